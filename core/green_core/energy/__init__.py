@@ -1,0 +1,1 @@
+"""Joules: meters, the step model, and their attribution to requests."""

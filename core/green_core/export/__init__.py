@@ -1,0 +1,1 @@
+"""Ways out: ledger, Prometheus, OpenTelemetry, report."""

@@ -1,0 +1,1 @@
+"""Policies: one pure class per file, found by entry point ``greenserve.policies``."""

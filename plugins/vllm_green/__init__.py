@@ -1,0 +1,1 @@
+"""greenserve for vLLM."""
