@@ -34,7 +34,7 @@ class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """Base of every table: unknown keys are errors."""
 
 
-class CarbonConfig(_Table):
+class CarbonConfig(_Table, frozen=True):
     """Where the grid signal comes from and how it is judged."""
 
     source: str = "static"  # static | file | name of a plugin
@@ -51,6 +51,7 @@ class CarbonConfig(_Table):
     forecast_hours: float = 24.0
 
     def state(self, intensity_g_per_kwh: float) -> GridState:
+        """Judge an intensity against the two thresholds."""
         if intensity_g_per_kwh >= self.high_threshold:
             return GridState.DIRTY
         if intensity_g_per_kwh >= self.medium_threshold:
@@ -58,7 +59,7 @@ class CarbonConfig(_Table):
         return GridState.CLEAN
 
 
-class EnergyConfig(_Table):
+class EnergyConfig(_Table, frozen=True):
     """How joules are measured, estimated and shared out."""
 
     meter: str = "auto"  # auto | nvml | model | name of a plugin
@@ -72,7 +73,7 @@ class EnergyConfig(_Table):
     embodied_share: float = 1.0  # share of the device reserved for this server (SCI's RS)
 
 
-class SloConfig(_Table):
+class SloConfig(_Table, frozen=True):
     """Latency objectives that policies must keep."""
 
     latency_ms: float = 500.0  # TTFT objective of interactive requests
@@ -80,12 +81,14 @@ class SloConfig(_Table):
     attainment: float = 0.99
 
 
-class CacheConfig(_Table):
+class CacheConfig(_Table, frozen=True):
+    """Bounds of the reusable share of the KV pool."""
+
     min_ratio: float = 0.4
     max_ratio: float = 0.9
 
 
-class AdmissionConfig(_Table):
+class AdmissionConfig(_Table, frozen=True):
     """Bounds on holding. A policy can only hold less."""
 
     default_class: Urgency = "interactive"
@@ -96,7 +99,7 @@ class AdmissionConfig(_Table):
     parallel_max_hold_s: float = 2.0  # bound under data parallelism (idle ranks run dummy steps)
 
 
-class MarksConfig(_Table):
+class MarksConfig(_Table, frozen=True):
     """Who may mark requests, and with what. Callers not allowed have their marks ignored."""
 
     allow: tuple[Literal["class", "deadline", "tenant"], ...] = ("class", "deadline", "tenant")
@@ -105,7 +108,7 @@ class MarksConfig(_Table):
     max_deadline_s: float = 7 * 86_400.0
 
 
-class PoliciesConfig(_Table):
+class PoliciesConfig(_Table, frozen=True):
     """One policy by name for each family; empty: the engine's own behaviour."""
 
     enabled: bool = True  # false: the one switch back to stock
@@ -123,23 +126,28 @@ class PoliciesConfig(_Table):
     params: dict[str, dict[str, Any]] = {}
 
     def choice(self, family: str) -> str:
+        """Name of the policy chosen for ``family``; empty for stock behaviour."""
         name: str = getattr(self, family)
         return name
 
 
-class TelemetryConfig(_Table):
+class TelemetryConfig(_Table, frozen=True):
+    """What is shown, and where."""
+
     usage: bool = True  # put "green" into the answer's usage
     metrics: bool = True
     traces: bool = True
     max_tenants: int = 100  # label values on /metrics; the rest is summed as "other"
 
 
-class LedgerConfig(_Table):
+class LedgerConfig(_Table, frozen=True):
+    """The record of requests by tenant."""
+
     path: str = ""  # SQLite file; empty: no ledger
     keep_days: float = 400.0
 
 
-class GreenConfig(_Table):
+class GreenConfig(_Table, frozen=True):
     """The whole tree."""
 
     profile: Literal["measure", "latency", "balanced", "cost", "carbon", "budget"] = "measure"

@@ -56,9 +56,7 @@ def green_unconfigure() -> None:
 
 
 @hookspec(firstresult=True)
-def green_batch_policy(
-    config: GreenConfig, params: Mapping[str, Any]
-) -> BatchPolicy | None:
+def green_batch_policy(config: GreenConfig, params: Mapping[str, Any]) -> BatchPolicy | None:
     """Answer ``(QueueView, GridView) -> BatchPlan``; called at most once per engine step.
 
     It runs beside the step, so the plan of one step rests on the view of the step before.
@@ -77,16 +75,12 @@ def green_admission_policy(
 
 
 @hookspec(firstresult=True)
-def green_cache_policy(
-    config: GreenConfig, params: Mapping[str, Any]
-) -> CachePolicy | None:
+def green_cache_policy(config: GreenConfig, params: Mapping[str, Any]) -> CachePolicy | None:
     """Answer ``(PoolView, GridView) -> CacheQuota``; called on grid or plan change, at most 1/s."""
 
 
 @hookspec(firstresult=True)
-def green_eviction_key(
-    config: GreenConfig, params: Mapping[str, Any]
-) -> EvictionKey | None:
+def green_eviction_key(config: GreenConfig, params: Mapping[str, Any]) -> EvictionKey | None:
     """Answer ``(CacheEntry) -> float``; lowest goes first, leaves only.
 
     Called when an entry becomes evictable.
@@ -104,9 +98,7 @@ def green_exit_policy(config: GreenConfig, params: Mapping[str, Any]) -> ExitPol
 
 
 @hookspec(firstresult=True)
-def green_power_policy(
-    config: GreenConfig, params: Mapping[str, Any]
-) -> PowerPolicy | None:
+def green_power_policy(config: GreenConfig, params: Mapping[str, Any]) -> PowerPolicy | None:
     """Answer ``(LoadView, GridView) -> PowerTarget``; called every control period."""
 
 
@@ -114,16 +106,14 @@ def green_power_policy(
 
 
 @hookspec
-def green_meters(config: GreenConfig, engine: EngineInfo) -> list[Meter]:
+def green_meters(config: GreenConfig, engine: EngineInfo) -> list[Meter] | None:
     """Answer the meters of the devices this process owns; raise ``MeterUnavailable`` to say why
     there are none. Called once, in the process that runs the engine's loop, after any fork.
     """
 
 
 @hookspec(firstresult=True)
-def green_carbon_source(
-    config: GreenConfig, params: Mapping[str, Any]
-) -> CarbonSignal | None:
+def green_carbon_source(config: GreenConfig, params: Mapping[str, Any]) -> CarbonSignal | None:
     """Answer a carbon signal; called once. Its ``view`` must be an in-memory look-up."""
 
 

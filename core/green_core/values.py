@@ -82,6 +82,7 @@ class StepView(msgspec.Struct, frozen=True):
 
     @property
     def duration_s(self) -> float:
+        """Length of the step."""
         return self.end_s - self.start_s
 
 
@@ -251,6 +252,7 @@ class EnergyParts(msgspec.Struct, frozen=True):
 
     @property
     def it_j(self) -> float:
+        """Energy at the device."""
         return self.compute_j + self.memory_j + self.idle_j
 
 
@@ -307,6 +309,7 @@ class RequestRecord(msgspec.Struct, frozen=True):
 
     @property
     def carbon_g(self) -> float:
+        """Operational and embodied carbon, gCO2e."""
         return self.operational_g + self.embodied_g
 
 
