@@ -52,3 +52,7 @@ class SignalUnavailable(GreenError):
 
 class LedgerUnavailable(GreenError):
     """The ledger's file cannot be opened, read or written."""
+
+
+class MarkError(ConfigError, ValueError):
+    """A client's mark (header or body field) cannot be used; servers answer 400 with it."""

@@ -1,0 +1,73 @@
+"""Checks on values that their types cannot express, and the words of a refusal."""
+
+from __future__ import annotations
+
+import difflib
+import math
+
+from green_core.config.schema import GreenConfig, Table
+from green_core.errors import ConfigError
+
+
+def require(condition: bool, path: str, problem: str, remedy: str = "") -> None:
+    """Raise ``ConfigError`` unless ``condition`` holds."""
+    if not condition:
+        raise ConfigError(path, problem, remedy=remedy)
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """A remedy sentence: the closest known names, or all of them."""
+    close = difflib.get_close_matches(name, known, n=3)
+    if close:
+        return "Did you mean " + " or ".join(repr(c) for c in close) + "?"
+    return "Known: " + ", ".join(sorted(known))
+
+
+def check_ranges(config: GreenConfig) -> None:
+    """Raise ``ConfigError`` for the first key whose value makes no sense."""
+    for table in config.__struct_fields__:
+        values = getattr(config, table)
+        for name in values.__struct_fields__ if isinstance(values, Table) else ():
+            value = getattr(values, name)
+            if isinstance(value, float):
+                require(
+                    math.isfinite(value) and value >= 0,
+                    f"{table}.{name}",
+                    f"must be a finite number of at least 0, not {value}",
+                )
+    carbon, energy, cache, policies = config.carbon, config.energy, config.cache, config.policies
+    require(
+        carbon.medium_threshold <= carbon.high_threshold,
+        "carbon.medium_threshold",
+        f"{carbon.medium_threshold} is above carbon.high_threshold ({carbon.high_threshold})",
+        "Lower it, or raise the other",
+    )
+    require(carbon.speed > 0, "carbon.speed", "must be above 0", "1 plays at real speed")
+    require(
+        carbon.source != "file" or bool(carbon.path),
+        "carbon.path",
+        'is empty while carbon.source is "file"',
+        "Name the CSV or JSON file that holds the signal",
+    )
+    require(energy.pue >= 1, "energy.pue", f"must be at least 1, not {energy.pue}")
+    require(energy.lifetime_years > 0, "energy.lifetime_years", "must be above 0")
+    require(energy.embodied_share <= 1, "energy.embodied_share", "must be at most 1")
+    require(
+        cache.min_ratio <= cache.max_ratio <= 1,
+        "cache.max_ratio",
+        "must lie between cache.min_ratio and 1",
+    )
+    require(0 < config.slo.attainment <= 1, "slo.attainment", "must lie in (0, 1]")
+    require(config.slo.latency_ms > 0, "slo.latency_ms", "must be above 0")
+    require(config.slo.itl_ms > 0, "slo.itl_ms", "must be above 0")
+    require(policies.budget_ms > 0, "policies.budget_ms", "must be above 0")
+    require(config.admission.max_held >= 0, "admission.max_held", "must be at least 0")
+    require(config.telemetry.max_tenants >= 1, "telemetry.max_tenants", "must be at least 1")
+    families = {"batch", "admission", "cache", "eviction", "kv", "exit", "power"}
+    for family in policies.shadow:
+        require(
+            family in families,
+            "policies.shadow",
+            f"unknown family {family!r}",
+            nearest(family, sorted(families)),
+        )

@@ -1,0 +1,108 @@
+"""The one door for an adapter's front: marks in, usage, spans and metrics out."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from green_core import config as configuration
+from green_core.activation import activate, live, run_dir
+from green_core.config import GreenConfig, Resolved
+from green_core.errors import ConfigError
+from green_core.export.collector import GreenCollector
+from green_core.export.otel import span_attributes
+from green_core.export.usage import from_wire, usage_payload
+from green_core.marks import MarkReader
+from green_core.runtime import METRICS_FOLDER, POKE_FILE
+from green_core.values import EngineInfo
+
+_RELOAD_PERIOD_S = 1.0
+
+
+class Frontend:
+    """One per process that turns engine outputs into answers.
+
+    The configuration is looked at again at most once a second, while requests come in.
+    """
+
+    def __init__(self, resolved: Resolved, folder: Path) -> None:
+        self._resolved = resolved
+        self._folder = folder
+        self._reader = MarkReader(resolved.config.marks)
+        self._looked_at_s = time.monotonic()
+        self._stamp = _stamp(resolved.file)
+
+    @classmethod
+    def from_environment(cls) -> Frontend:
+        """The front of the server whose environment this process inherited."""
+        return cls(activate(), run_dir())
+
+    @property
+    def config(self) -> GreenConfig:
+        """The configuration in force."""
+        return self._resolved.config
+
+    @functools.cached_property
+    def engine(self) -> EngineInfo:
+        """The engine behind this front; ``EngineUnsupported`` when green is not live there."""
+        facts = live(
+            "engine",
+            "Look for 'Failed to load plugin' in the log above; a plugin whitelist must name green",
+        )
+        return msgspec.convert(facts["info"], EngineInfo)
+
+    @property
+    def reader(self) -> MarkReader:
+        """Reads marks under the present configuration."""
+        self._look_again()
+        return self._reader
+
+    def usage(self, records: Iterable[dict[str, Any]]) -> dict[str, Any]:
+        """``usage.green`` of an answer made by these engine requests."""
+        return usage_payload([from_wire(record) for record in records])
+
+    def span_attributes(self, record: dict[str, Any]) -> dict[str, Any]:
+        """Attributes for the span of one engine request."""
+        return dict(span_attributes(from_wire(record), self.engine))
+
+    def serve_metrics(self, registry: Any) -> None:
+        """Register the collector that shows the engine's metrics; once per registry."""
+        if not getattr(registry, "_greenserve", False):
+            registry.register(GreenCollector(self._folder / METRICS_FOLDER, self._poke))
+            registry._greenserve = True
+
+    def _poke(self) -> None:
+        """An idle engine sleeps; have it bring its figures up to date for the next scrape."""
+        with contextlib.suppress(OSError):
+            (self._folder / POKE_FILE).touch()
+
+    def _look_again(self) -> None:
+        now_s = time.monotonic()
+        if not self._resolved.file or now_s - self._looked_at_s < _RELOAD_PERIOD_S:
+            return
+        self._looked_at_s = now_s
+        stamp = _stamp(self._resolved.file)
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            fresh = configuration.load(self._resolved.file, overrides=self._resolved.overrides)
+            self._reader = MarkReader(fresh.config.marks)
+        except ConfigError:
+            return  # the engine's process logs it; what is in force stays
+        self._resolved = fresh
+
+
+def _stamp(path: str) -> tuple[int, int]:
+    try:
+        info = os.stat(path)
+    except OSError:
+        return (0, 0)
+    return (info.st_mtime_ns, info.st_size)

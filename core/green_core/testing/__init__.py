@@ -1,0 +1,1 @@
+"""Public test doubles for greenserve and for adapters built on it."""

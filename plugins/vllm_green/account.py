@@ -1,0 +1,113 @@
+"""What the scheduler remembers of a request, and its translation to the core's values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from green_core.config import GreenConfig
+from green_core.export.usage import to_wire
+from green_core.marks import WIRE_KEY, Marks
+from green_core.runtime import Runtime
+from green_core.values import RequestFacts, RequestRecord, RequestView, Urgency
+
+
+class Account(msgspec.Struct):
+    """One unfinished request."""
+
+    tenant: str
+    urgency: Urgency
+    arrival_s: float
+    deadline_s: float | None
+    prompt_tokens: int
+    max_tokens: int
+    has_stop_strings: bool
+    first_scheduled_s: float | None = None
+    held_s: float = 0.0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+
+    def facts(self, request_id: str, now_s: float, reason: str) -> RequestFacts:
+        """The account as of now."""
+        started_s = now_s if self.first_scheduled_s is None else self.first_scheduled_s
+        return RequestFacts(
+            request_id=request_id,
+            tenant=self.tenant,
+            urgency=self.urgency,
+            arrival_s=self.arrival_s,
+            finished_s=now_s,
+            wait_s=max(started_s - self.arrival_s, 0.0),
+            held_s=self.held_s,
+            prompt_tokens=self.prompt_tokens,
+            cached_tokens=self.cached_tokens,
+            output_tokens=self.output_tokens,
+            finish_reason=reason,
+        )
+
+
+def open_account(request: Any, config: GreenConfig, now_s: float) -> Account:
+    """Start an account for an engine ``Request``; pooling ones have no sampling parameters."""
+    marks = read_marks(request)
+    urgency = marks.urgency or config.admission.default_class
+    deadline_s = marks.deadline_s
+    if deadline_s is None and urgency == "flex":
+        deadline_s = config.admission.default_deadline_s
+    # The front stamps arrival with the wall clock; never let it lie ahead of our own clock.
+    arrival_s = min(request.arrival_time, now_s)
+    sampling = request.sampling_params
+    return Account(
+        tenant=marks.tenant or config.marks.default_tenant,
+        urgency=urgency,
+        arrival_s=arrival_s,
+        deadline_s=None if deadline_s is None else arrival_s + deadline_s,
+        prompt_tokens=request.num_prompt_tokens,
+        max_tokens=request.max_tokens,
+        has_stop_strings=bool(sampling is not None and sampling.stop),
+    )
+
+
+def read_marks(request: Any) -> Marks:
+    """The marks that the front attached; an unmarked request has none."""
+    if request.sampling_params is not None:
+        extra = request.sampling_params.extra_args
+    else:
+        extra = request.pooling_params.extra_kwargs
+    wire = (extra or {}).get(WIRE_KEY)
+    return msgspec.convert(wire, Marks) if wire else Marks()
+
+
+def may_be_held(request: Any) -> bool:
+    """Sessions, immediate aborts and KV hand-overs are bound to other parties: never held."""
+    return not (
+        request.resumable
+        or request.abort_immediately
+        or request.kv_transfer_params
+        or request.ec_transfer_params
+    )
+
+
+def request_view(
+    request: Any, account: Account, runtime: Runtime, counts: tuple[int, int, int]
+) -> RequestView:
+    """The request as an admission policy sees it."""
+    running, waiting, held = counts
+    return RequestView(
+        request_id=request.request_id,
+        tenant=account.tenant,
+        urgency=account.urgency,
+        now_s=runtime.clock.now(),
+        arrival_s=account.arrival_s,
+        deadline_s=account.deadline_s,
+        prompt_tokens=account.prompt_tokens,
+        max_tokens=account.max_tokens,
+        estimated_run_s=runtime.estimate_run_s(account.prompt_tokens, account.max_tokens),
+        running=running,
+        waiting=waiting,
+        held=held,
+    )
+
+
+def attach(output: Any, record: RequestRecord) -> None:
+    """Send an account to the front beside ``kv_transfer_params``, which stay as they are."""
+    output.kv_transfer_params = {**(output.kv_transfer_params or {}), WIRE_KEY: to_wire(record)}

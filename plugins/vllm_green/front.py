@@ -1,0 +1,193 @@
+"""The front: marks go out with a request, accounts come back with its last output.
+
+A request's answer may need several engine requests (``n``, batches of prompts, beam search). One
+:class:`Answer` lives in the context of the task that serves it and collects their accounts, so
+``usage``, traces and offline outputs all read the same numbers.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from green_core.frontend import Frontend
+from green_core.marks import WIRE_KEY, Marks
+
+Original = Callable[..., Any]
+
+
+class Answer:
+    """One answer in the making: its marks, and the accounts of its engine requests so far."""
+
+    __slots__ = ("asked", "from_server", "marks", "may_mark", "records")
+
+    def __init__(
+        self, marks: Marks | None = None, *, may_mark: bool = True, from_server: bool = False
+    ) -> None:
+        self.marks = marks or Marks()
+        self.from_server = from_server
+        self.may_mark = may_mark
+        self.asked = 0
+        self.records: dict[str, dict[str, Any]] = {}
+
+
+current: contextvars.ContextVar[Answer | None] = contextvars.ContextVar("green", default=None)
+_traced: contextvars.ContextVar[dict[str, Any] | None] = contextvars.ContextVar(
+    "green_traced", default=None
+)
+
+
+@functools.cache
+def frontend() -> Frontend:
+    """This process's front half of the core."""
+    return Frontend.from_environment()
+
+
+def answer() -> Answer:
+    """The answer that this task makes; begun here when no server did.
+
+    Without a server one task may make many answers, one after the other: a new one is begun
+    once the last is complete.
+    """
+    found = current.get()
+    if found is None or (not found.from_server and 0 < found.asked == len(found.records)):
+        found = Answer()
+        current.set(found)
+    return found
+
+
+def wrap_to_sampling_params(original: Original) -> Original:
+    """Read the marks in a request's body while the server can still answer 400."""
+
+    def to_sampling_params(self: Any, *args: Any, **kwargs: Any) -> Any:
+        found = answer()
+        if found.may_mark:
+            reader = frontend().reader
+            fields = reader.from_fields(getattr(self, "vllm_xargs", None))
+            tier = reader.from_tier(getattr(self, "service_tier", None))
+            found.marks = found.marks.over(fields).over(tier)
+        return original(self, *args, **kwargs)
+
+    return to_sampling_params
+
+
+def wrap_add_request(original: Original) -> Original:
+    """Attach the marks to the engine request, and the answer to the request's state."""
+
+    def add_request(self: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
+        first = request.request_id not in self.request_states
+        if first:
+            _ = frontend().engine  # asked for and absent in the engine is fatal (FIELD P2, P3)
+            found = answer() if _serves_tasks(args, kwargs) else Answer()
+            _attach_marks(request, found)
+        result = original(self, request, *args, **kwargs)
+        if first:
+            found.asked += 1
+            self.request_states[request.request_id].green = found
+        return result
+
+    return add_request
+
+
+def wrap_process_outputs(original: Original) -> Original:
+    """Take accounts out of the engine's outputs before anyone can see or echo them."""
+
+    def process_outputs(self: Any, engine_core_outputs: Any, *args: Any, **kwargs: Any) -> Any:
+        answers: dict[str, Answer] = {}
+        for output in engine_core_outputs:
+            parameters = output.kv_transfer_params
+            if not parameters or WIRE_KEY not in parameters:
+                continue
+            record = parameters.pop(WIRE_KEY)
+            output.kv_transfer_params = parameters or None
+            state = self.request_states.get(output.request_id)
+            found = getattr(state, "green", None)
+            if found is not None:
+                found.records[output.request_id] = record
+                answers[state.external_req_id] = found
+        result = original(self, engine_core_outputs, *args, **kwargs)
+        for request_output in result.request_outputs:  # offline LLM only; empty in a server
+            done = answers.get(request_output.request_id)
+            if done is not None and request_output.finished:
+                request_output.green = frontend().usage(done.records.values())
+        return result
+
+    return process_outputs
+
+
+def wrap_do_tracing(original: Original) -> Original:
+    """Note whose span is about to be made."""
+
+    def do_tracing(self: Any, output: Any, req_state: Any, *args: Any, **kwargs: Any) -> Any:
+        found = getattr(req_state, "green", None)
+        token = _traced.set(found.records.get(output.request_id) if found else None)
+        try:
+            return original(self, output, req_state, *args, **kwargs)
+        finally:
+            _traced.reset(token)
+
+    return do_tracing
+
+
+def wrap_instrument_manual(original: Original) -> Original:
+    """Add our attributes to the request's own span."""
+
+    def instrument_manual(*args: Any, **kwargs: Any) -> Any:
+        record = _traced.get()
+        if record is not None and frontend().config.telemetry.traces:
+            ours = frontend().span_attributes(record)
+            kwargs["attributes"] = {**(kwargs.get("attributes") or {}), **ours}
+        return original(*args, **kwargs)
+
+    return instrument_manual
+
+
+def wrap_usage(original: Original) -> Original:
+    """Put ``green`` into the usage of an answer once its accounts are in."""
+
+    def __init__(self: Any, **data: Any) -> None:
+        found = current.get()
+        if found is not None and found.records and frontend().config.telemetry.usage:
+            data["green"] = frontend().usage(found.records.values())
+        original(self, **data)
+
+    return __init__
+
+
+def wrap_registry(original: Original) -> Original:
+    """Serve the engine's metrics from every API server; the engine must be live by now."""
+
+    def get_prometheus_registry() -> Any:
+        _ = frontend().engine
+        registry = original()
+        if frontend().config.telemetry.metrics:
+            frontend().serve_metrics(registry)
+        return registry
+
+    return get_prometheus_registry
+
+
+def _serves_tasks(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether the request has a queue (async engine: one task an answer) or not (offline)."""
+    queue = kwargs.get("queue", args[3] if len(args) > 3 else None)
+    return queue is not None
+
+
+def _attach_marks(request: Any, found: Answer) -> None:
+    parameters = request.sampling_params
+    field = "extra_args"
+    if parameters is None:
+        parameters, field = request.pooling_params, "extra_kwargs"
+    extra = getattr(parameters, field) or {}
+    marks = found.marks
+    if found.may_mark:
+        fields = {name: value for name, value in extra.items() if name.startswith("green_")}
+        marks = marks.over(frontend().reader.from_fields(fields))
+    if marks != Marks():
+        setattr(parameters, field, {**extra, WIRE_KEY: msgspec.to_builtins(marks)})
+    elif WIRE_KEY in extra:  # nobody but us speaks under this key
+        setattr(parameters, field, {k: v for k, v in extra.items() if k != WIRE_KEY})

@@ -1,0 +1,318 @@
+"""The scheduler: a mixin on whatever class the engine chose (sync or async, FIELD P5).
+
+It adds no policy of its own. Each step it lowers the engine's run-time limits to the plan, keeps
+held requests in a side table, and tells the runtime what each step computed. Every signature is
+forwarded whole (FIELD P4); nothing is remembered between ``schedule`` and ``update_from_output``
+but what the step itself scheduled (FIELD P6).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+from green_core.holding import HoldTable
+from green_core.runtime import Runtime
+from green_core.values import Hold, QueueView, StepShare, StepView
+from vllm_green.account import Account, attach, may_be_held, open_account, request_view
+
+if TYPE_CHECKING:
+    EngineScheduler: Any
+else:
+    EngineScheduler = object  # the engine's class comes behind, see green_class()
+
+logger = logging.getLogger("greenserve")
+
+# A step that starts this soon after the last one ended counts from that end: the time between
+# is the engine's own work for the batch, not idleness.
+_CONTINUOUS_S = 0.01
+# Schedules in a row that computed nothing although requests wait, before limits are lifted.
+_STALL_SCHEDULES = 200
+
+
+class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
+    """Mixed in before the engine's scheduler class by :func:`green_class`."""
+
+    max_num_active_reqs: int
+    max_num_scheduled_tokens: int
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        from vllm_green.engine import start_runtime
+
+        self.green: Runtime = start_runtime(self)
+        self.green.on_wake = self._green_woken
+        self._green_core: Any = None  # the EngineCoreProc, once it is built
+        self._green_holds: HoldTable[Any] = HoldTable(self.green)
+        self._green_accounts: dict[str, Account] = {}
+        self._green_steps: dict[int, tuple[float, tuple[StepShare, ...]]] = {}
+        self._green_limits: tuple[int, int] = (
+            self.max_num_active_reqs,
+            self.max_num_scheduled_tokens,
+        )
+        self._green_busy_until_s = 0.0
+        self._green_preemptions = 0
+        self._green_empty = 0
+        self._green_cost_s = 0.0
+        self._green_diverted: Hold | None = None
+        self._green_uncounted = False
+        self._green_review_all = False
+        self._green_failed = False
+
+    def green_attach(self, core: Any) -> None:
+        """Tell the scheduler which engine process loop to wake."""
+        self._green_core = core
+
+    # --- requests come and go -------------------------------------------------------------
+
+    def add_request(self, request: Any) -> None:
+        """Open the request's account, and hold it if a policy says so."""
+        if request.request_id in self.requests:  # a further chunk of a streaming session
+            super().add_request(request)
+            return
+        now_s = self.green.clock.now()
+        account = open_account(request, self.green.config, now_s)
+        if self.green.may_hold and account.urgency != "interactive" and may_be_held(request):
+            view = request_view(request, account, self.green, self._green_counts())
+            answer = self.green.admit_all([view])[0]
+            if isinstance(answer, Hold) and answer.until_s > now_s:
+                self._green_diverted = answer
+        self._green_accounts[request.request_id] = account
+        try:
+            super().add_request(request)
+        finally:
+            self._green_diverted = None
+
+    def _enqueue_waiting_request(self, request: Any) -> None:
+        decision, self._green_diverted = self._green_diverted, None
+        if decision is None:
+            super()._enqueue_waiting_request(request)
+            return
+        account = self._green_accounts[request.request_id]
+        view = request_view(request, account, self.green, self._green_counts())
+        self.deferred_waiting.add(request)
+        self._green_holds.hold(request, view, decision)
+
+    def finish_requests(self, request_ids: Any, finished_status: Any) -> list[Any]:
+        """Abort in every state, held ones included (FIELD P11)."""
+        finished: list[Any] = super().finish_requests(request_ids, finished_status)
+        now_s = self.green.clock.now()
+        for request in finished:
+            request_id = request.request_id
+            account = self._green_accounts.get(request_id)
+            if account is None:
+                continue
+            if request_id in self._green_holds:
+                account.held_s += self._green_holds.drop(request_id, now_s, "abort")
+            self._green_close(request_id, account, str(request.get_finished_reason()))
+        return finished
+
+    def _preempt_request(self, *args: Any, **kwargs: Any) -> None:
+        self._green_preemptions += 1
+        super()._preempt_request(*args, **kwargs)
+
+    # --- what the engine asks ---------------------------------------------------------------
+
+    def get_request_counts(self) -> tuple[int, int]:
+        """Running and waiting; held ones wait too, as every statistic should say."""
+        running, waiting = super().get_request_counts()
+        return running, waiting if self._green_uncounted else waiting + len(self._green_holds)
+
+    def has_requests(self) -> bool:
+        """Whether the engine should step; held requests alone are no reason to."""
+        if not self._green_holds:
+            answer: bool = super().has_requests()
+            return answer
+        self._green_review()
+        self._green_uncounted = True
+        try:
+            answer = super().has_requests()
+        finally:
+            self._green_uncounted = False
+        if not answer and self._green_core is None and self._green_holds:
+            time.sleep(0.02)  # the in-process engine has no queue to block on
+        return answer
+
+    def schedule(self, *args: Any, **kwargs: Any) -> Any:
+        """Apply the plan, then schedule as the engine would."""
+        started = time.perf_counter()
+        start_s = self.green.clock.now()
+        try:
+            if self._green_holds:
+                self._green_review()
+            self._green_apply_plan(start_s)
+        except Exception:
+            self._green_fail()
+        before = time.perf_counter()
+        output = super().schedule(*args, **kwargs)
+        after = time.perf_counter()
+        try:
+            self._green_note(output, start_s)
+        except Exception:
+            self._green_fail()
+        self._green_cost_s = before - started + time.perf_counter() - after
+        return output
+
+    def update_from_output(self, scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
+        """Let the engine update, then price the step and put accounts into finished answers."""
+        outputs = super().update_from_output(scheduler_output, *args, **kwargs)
+        after = time.perf_counter()
+        try:
+            self._green_price(scheduler_output)
+            for client_outputs in outputs.values():
+                for output in client_outputs.outputs:
+                    self._green_answer(output)
+        except Exception:
+            self._green_fail()
+        self.green.overhead(self._green_cost_s + time.perf_counter() - after)
+        self._green_cost_s = 0.0
+        return outputs
+
+    def shutdown(self) -> None:
+        """Close the books within two seconds."""
+        try:
+            self.green.close()
+        finally:
+            super().shutdown()
+
+    # --- ours -------------------------------------------------------------------------------
+
+    def _green_counts(self) -> tuple[int, int, int]:
+        return len(self.running), len(self.waiting), len(self._green_holds)
+
+    def _green_woken(self, changed: bool) -> None:
+        """Runs in the housekeeping thread: wake the engine's loop so that holds are reviewed."""
+        self._green_review_all |= changed
+        if self._green_core is not None and len(self._green_holds):
+            from vllm.v1.engine import EngineCoreRequestType
+
+            self._green_core.input_queue.put_nowait((EngineCoreRequestType.WAKEUP, None))
+
+    def _green_review(self) -> None:
+        now_s = self.green.clock.now()
+        holds = self._green_holds
+        if self._green_closing() or not self.green.may_hold:
+            released = holds.release_all(now_s, "shutdown" if self._green_closing() else "off")
+        else:
+            if self._green_review_all:
+                self._green_review_all = False
+                holds.review_all()
+            running, waiting, _ = self._green_counts()
+            room = self.max_num_active_reqs - running - waiting
+            if not holds.due(now_s, room):
+                return
+            released = holds.review(now_s, room, self._green_refresh)
+        for request, held_s in released:
+            self._green_accounts[request.request_id].held_s += held_s
+            self.deferred_waiting.discard(request)
+            super()._enqueue_waiting_request(request)
+
+    def _green_closing(self) -> bool:
+        core = self._green_core
+        return core is not None and not core.is_running()
+
+    def _green_refresh(self, view: Any) -> Any:
+        request = self.requests[view.request_id]
+        account = self._green_accounts[view.request_id]
+        return request_view(request, account, self.green, self._green_counts())
+
+    def _green_apply_plan(self, now_s: float) -> None:
+        running, waiting, held = self._green_counts()
+        engine_running, engine_tokens = self._green_limits
+        plan = self.green.plan(
+            QueueView(
+                now_s=now_s,
+                running=running,
+                waiting=waiting,
+                held=held,
+                engine_max_running=engine_running,
+                engine_max_tokens=engine_tokens,
+                kv_usage=self.kv_cache_manager.usage,
+                preemptions=self._green_preemptions,
+                last_step=self.green.last_step,
+            )
+        )
+        limit = engine_running if plan.max_running is None else plan.max_running
+        tokens = engine_tokens if plan.max_tokens is None else plan.max_tokens
+        self.max_num_active_reqs = max(1, min(limit, engine_running))
+        # Every running request keeps its next token, drafts included.
+        floor = running * (1 + self.num_spec_tokens)
+        self.max_num_scheduled_tokens = min(max(tokens, floor), engine_tokens)
+        self.green.gauges(
+            held=held,
+            batch_limit=self.max_num_active_reqs,
+            token_limit=self.max_num_scheduled_tokens,
+        )
+
+    def _green_note(self, output: Any, start_s: float) -> None:
+        if not output.num_scheduled_tokens:
+            self._green_watch_progress()
+            return
+        self._green_empty = 0
+        shares = []
+        for request_id, tokens in output.num_scheduled_tokens.items():
+            request = self.requests[request_id]
+            context = request.num_computed_tokens
+            prefill = min(tokens, max(request.num_prompt_tokens - context + tokens, 0))
+            shares.append(StepShare(request_id, prefill, tokens - prefill, context))
+            account = self._green_accounts[request_id]
+            if account.first_scheduled_s is None:
+                account.first_scheduled_s = start_s
+        self._green_steps[id(output)] = (start_s, tuple(shares))
+
+    def _green_watch_progress(self) -> None:
+        """Lift our limits if the engine stands still under them (FIELD P9)."""
+        lowered = self._green_limits != (self.max_num_active_reqs, self.max_num_scheduled_tokens)
+        if lowered and (self.running or self.waiting):
+            self._green_empty += 1
+            if self._green_empty == _STALL_SCHEDULES:
+                self.green.no_progress()
+
+    def _green_price(self, scheduler_output: Any) -> None:
+        noted = self._green_steps.pop(id(scheduler_output), None)
+        if noted is None:
+            return
+        start_s, shares = noted
+        end_s = self.green.clock.now()
+        if start_s - self._green_busy_until_s < _CONTINUOUS_S:
+            start_s = self._green_busy_until_s  # also keeps run-ahead steps from overlapping
+        self._green_busy_until_s = end_s
+        self.green.step(StepView(min(start_s, end_s), end_s, shares))
+
+    def _green_answer(self, output: Any) -> None:
+        account = self._green_accounts.get(output.request_id)
+        if output.prefill_stats is not None and account is not None:
+            account.cached_tokens = output.prefill_stats.num_cached_tokens
+        if account is not None:
+            account.output_tokens += len(output.new_token_ids)
+            if output.finish_reason is not None:
+                record = self._green_close(output.request_id, account, str(output.finish_reason))
+            elif account.has_stop_strings:
+                # The front may end it on a stop string, without another word from here.
+                facts = account.facts(output.request_id, self.green.clock.now(), "running")
+                record = self.green.peek(facts)
+            else:
+                return
+            if record is not None:
+                attach(output, record)
+
+    def _green_close(self, request_id: str, account: Account, reason: str) -> Any:
+        del self._green_accounts[request_id]
+        if reason == "abort" and account.has_stop_strings and account.output_tokens:
+            reason = "stop_string_or_abort"
+        return self.green.finish(account.facts(request_id, self.green.clock.now(), reason))
+
+    def _green_fail(self) -> None:
+        """A fault of ours: say it once, put the engine's limits back, and go on."""
+        self.max_num_active_reqs, self.max_num_scheduled_tokens = self._green_limits
+        if not self._green_failed:
+            self._green_failed = True
+            logger.exception("greenserve failed in the scheduler; serving goes on")
+
+
+def green_class(base: type) -> type:
+    """The class the engine chose, with the mixin before it."""
+    if issubclass(base, GreenSchedulerMixin):
+        return base
+    return type(f"Green{base.__name__}", (GreenSchedulerMixin, base), {"__module__": __name__})

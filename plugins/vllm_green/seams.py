@@ -1,0 +1,164 @@
+"""Every symbol of vLLM that greenserve wraps or relies on, with reason and removal condition.
+
+Official extension points come first and need no line here: the plugin entry point, the argparse
+action, ``--middleware``, and vLLM's list of variable prefixes for Ray.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from green_core.seams import Seam, SeamTable
+from vllm_green import front
+
+_SCHEDULER = "vllm.v1.core.sched.scheduler:Scheduler"
+_OUTPUTS = "vllm.v1.engine.output_processor"
+
+
+def wrap_get_scheduler_cls(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Mix into whatever class the engine chose."""
+
+    def get_scheduler_cls(self: Any) -> Any:
+        from vllm_green.engine import choose_class
+
+        return choose_class(original(self))
+
+    return get_scheduler_cls
+
+
+def wrap_core_init(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Give the scheduler the loop that it has to wake."""
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        self.scheduler.green_attach(self)
+
+    return __init__
+
+
+def _relied_on(method: str, params: tuple[str, ...], reason: str) -> Seam:
+    return Seam(
+        target=f"{_SCHEDULER}.{method}",
+        reason=reason,
+        removal="vLLM offers a scheduler hook or a stable scheduler interface",
+        where=("engine",),
+        params=params,
+        hooks=("green_batch_policy", "green_admission_policy"),
+    )
+
+
+@functools.cache
+def table() -> SeamTable:
+    """The seam table of this process."""
+    usage_hooks = ("green_meters", "green_on_request")
+    return SeamTable(
+        "vLLM",
+        [
+            Seam(
+                target="vllm.config.scheduler:SchedulerConfig.get_scheduler_cls",
+                reason="mix metering, limits and holds into the sync or async class vLLM chose",
+                removal="vLLM offers scheduler plugins that compose",
+                where=("engine",),
+                params=("self",),
+                wrap=wrap_get_scheduler_cls,
+                hooks=("green_batch_policy", "green_admission_policy", *usage_hooks),
+            ),
+            Seam(
+                target="vllm.v1.engine.core:EngineCoreProc.__init__",
+                reason="wake the engine's loop when a hold ends, without polling",
+                removal="the scheduler is given a way to wake the loop",
+                where=("engine",),
+                params=("self", "vllm_config", "local_client"),
+                wrap=wrap_core_init,
+                hooks=("green_admission_policy",),
+            ),
+            _relied_on("schedule", ("self", "throttle_prefills"), "limits before each step"),
+            _relied_on(
+                "update_from_output",
+                ("self", "scheduler_output", "model_runner_output"),
+                "price each step and send accounts with finished outputs",
+            ),
+            _relied_on("add_request", ("self", "request"), "open accounts, hold requests"),
+            _relied_on("_enqueue_waiting_request", ("self", "request"), "divert held requests"),
+            _relied_on(
+                "finish_requests",
+                ("self", "request_ids", "finished_status"),
+                "abort held requests, close accounts",
+            ),
+            _relied_on("_preempt_request", ("self", "request"), "count preemptions"),
+            _relied_on("get_request_counts", ("self",), "held requests count as waiting"),
+            _relied_on("has_requests", ("self",), "held requests must not spin the loop"),
+            Seam(
+                target=f"{_OUTPUTS}:OutputProcessor.add_request",
+                reason="attach marks to the engine request, for pooling and n > 1 too",
+                removal="vLLM passes request metadata to the scheduler",
+                where=("front",),
+                params=("self", "request", "prompt", "parent_req", "request_index", "queue"),
+                wrap=front.wrap_add_request,
+                hooks=("green_admission_policy",),
+            ),
+            Seam(
+                target=f"{_OUTPUTS}:OutputProcessor.process_outputs",
+                reason="take accounts out of kv_transfer_params before they reach a client",
+                removal="EngineCoreOutput gains a field for plugins",
+                where=("front",),
+                params=("self", "engine_core_outputs"),
+                wrap=front.wrap_process_outputs,
+                hooks=usage_hooks,
+            ),
+            Seam(
+                target=f"{_OUTPUTS}:OutputProcessor.do_tracing",
+                reason="know whose span is being made",
+                removal="vLLM lets plugins add span attributes",
+                where=("front",),
+                params=("self", "engine_core_output", "req_state"),
+                wrap=front.wrap_do_tracing,
+                hooks=usage_hooks,
+            ),
+            Seam(
+                target=f"{_OUTPUTS}:instrument_manual",
+                reason="add energy and carbon to the request's own span",
+                removal="vLLM lets plugins add span attributes",
+                where=("front",),
+                params=("span_name", "start_time"),
+                wrap=front.wrap_instrument_manual,
+                hooks=usage_hooks,
+            ),
+            Seam(
+                target="vllm.entrypoints.serve.engine.protocol:UsageInfo.__init__",
+                reason="usage.green in answers and in the last streamed chunk",
+                removal="vLLM lets plugins extend usage",
+                where=("http",),
+                params=("self",),
+                wrap=front.wrap_usage,
+                hooks=usage_hooks,
+            ),
+            Seam(
+                target="vllm.entrypoints.serve.instrumentator.metrics:get_prometheus_registry",
+                reason="/metrics is right with several API servers",
+                removal="vLLM lets plugins register collectors in multiprocess mode",
+                where=("http",),
+                params=(),
+                wrap=front.wrap_registry,
+                hooks=usage_hooks,
+            ),
+            *(
+                Seam(
+                    target=f"vllm.entrypoints.openai.{module}.protocol:{name}.to_sampling_params",
+                    reason="marks in the body (service_tier, vllm_xargs), while 400 is possible",
+                    removal="vLLM forwards service_tier to the engine",
+                    where=("http",),
+                    params=("self",),
+                    wrap=front.wrap_to_sampling_params,
+                    hooks=("green_admission_policy",),
+                )
+                for module, name in (
+                    ("chat_completion", "ChatCompletionRequest"),
+                    ("completion", "CompletionRequest"),
+                    ("responses", "ResponsesRequest"),
+                )
+            ),
+        ],
+    )
