@@ -60,6 +60,11 @@ class Decisions:
         return guard is not None and guard.tripped is None and "admission" not in self._shadows
 
     @property
+    def plans(self) -> bool:
+        """Whether a batch policy is alive."""
+        return self._batch is not None and self._batch.tripped is None
+
+    @property
     def active(self) -> Mapping[str, str]:
         """Policy name by family, for those that are alive (shadows included)."""
         return {

@@ -49,7 +49,8 @@ from green_core.watch import Watcher
 
 logger = logging.getLogger("greenserve")
 
-SETTLE_PERIOD_S = 1.0
+PRICE_PERIOD_S = 0.05  # while the engine is busy
+SETTLE_PERIOD_S = 1.0  # without a meter; with one, its own period
 METRICS_FOLDER = "metrics"
 POKE_FILE = "poke"  # touched by a scrape
 # Tables that a running process reads once; a change there needs a restart, and is said to.
@@ -109,9 +110,13 @@ class Runtime:
         self.metrics = EngineMetrics(engine, max_tenants=config.telemetry.max_tenants)
         self._estimator = RunTimeEstimator()
         self._overhead_s: deque[float] = deque(maxlen=10_000)
+        self._unpriced: deque[StepView] = deque()
+        self._pricing = threading.Lock()
         self._observed: deque[StepView] = deque(maxlen=10_000)
         self._last_step: StepView | None = None
         self._broken: set[str] = set()
+        self._limits = (engine.max_running, engine.max_tokens)
+        self._held = 0
         self._wake_at_s = math.inf
         self._dirty = True
         self._published_at_s = 0.0
@@ -145,6 +150,11 @@ class Runtime:
         return self._last_step
 
     @property
+    def plans(self) -> bool:
+        """Whether a batch policy has a say."""
+        return not self._off and self._decisions.plans
+
+    @property
     def may_hold(self) -> bool:
         """Whether a request could be held now: a policy asks for it and the switch is on."""
         return not self._off and self._decisions.may_hold
@@ -160,8 +170,6 @@ class Runtime:
 
     def plan(self, queue: QueueView) -> BatchPlan:
         """Limits for the next step."""
-        if self._off:
-            return BatchPlan(reason="off")
         return self._decisions.plan(queue, self._signal.view(queue.now_s))
 
     def admit_all(self, requests: list[RequestView]) -> list[Admission]:
@@ -171,18 +179,13 @@ class Runtime:
         return self._decisions.admit_all(requests, self._signal.view(self.clock.now()))
 
     def step(self, step: StepView) -> None:
-        """Account for a finished step."""
-        try:
-            self._last_step = priced = self._attributor.on_step(step)
-            self._estimator.observe(priced)
-            if self._observes_steps:
-                self._observed.append(priced)
-        except Exception:
-            self._break("metering")
+        """Account for a finished step; it is priced beside the engine's loop."""
+        self._unpriced.append(step)
         self._touch()
 
     def finish(self, facts: RequestFacts) -> RequestRecord | None:
         """Close a request's account; ``None`` once metering broke."""
+        self._price()
         try:
             record = self._attributor.finish(facts)
         except Exception:
@@ -193,6 +196,7 @@ class Runtime:
 
     def peek(self, facts: RequestFacts) -> RequestRecord | None:
         """A running request's account so far."""
+        self._price()
         try:
             return self._attributor.peek(facts)
         except Exception:
@@ -209,11 +213,14 @@ class Runtime:
             self._wake_at_s = at_s
             self._kick.set()
 
-    def gauges(self, *, held: int, batch_limit: int, token_limit: int) -> None:
-        """State for /metrics."""
-        self.metrics.set("greenserve_held_requests", held)
-        self.metrics.set("greenserve_batch_limit", batch_limit)
-        self.metrics.set("greenserve_token_limit", token_limit)
+    def note_limits(self, *, running: int, tokens: int) -> None:
+        """The limits in force, for /metrics."""
+        self._limits = (running, tokens)
+
+    def note_held(self, held: int) -> None:
+        """How many requests are held, for /metrics."""
+        self._held = held
+        self._touch()
 
     def released(self, urgency: str, held_s: float, reason: str) -> None:
         """Note the end of a hold."""
@@ -250,6 +257,18 @@ class Runtime:
 
     # --- housekeeping -------------------------------------------------------------------
 
+    def _price(self) -> None:
+        """Price the steps handed over so far."""
+        with self._pricing:
+            while self._unpriced:
+                try:
+                    self._last_step = priced = self._attributor.on_step(self._unpriced.popleft())
+                    self._estimator.observe(priced)
+                    if self._observes_steps:
+                        self._observed.append(priced)
+                except Exception:
+                    self._break("metering")
+
     def _touch(self) -> None:
         self._dirty = True
         if self._sleeping:
@@ -257,8 +276,11 @@ class Runtime:
 
     def _housekeep(self) -> None:
         while not self._closing:
+            # Set before looking, so that a step between look and wait still kicks.
             self._sleeping = True
-            self._kick.wait(self._due_in_s())
+            due_in_s = self._due_in_s()
+            self._sleeping = due_in_s is None
+            self._kick.wait(due_in_s)
             self._sleeping = False
             self._kick.clear()
             if self._closing:
@@ -274,18 +296,20 @@ class Runtime:
         now_s = self.clock.now()
         due = [self._wake_at_s - now_s] if math.isfinite(self._wake_at_s) else []
         if self._dirty:
-            period_s = self._meter.period_s if self._meter else SETTLE_PERIOD_S
-            due.append(max(period_s, 0.05))
+            due.append(PRICE_PERIOD_S)
         return max(min(due), 0.0) if due else None
 
     def _tick(self) -> None:
         if self._reload:
             self._reload = False
             self._load_again()
-        if self._dirty:
-            self._dirty = False
-            self._settle()
         now_s = self.clock.now()
+        if self._dirty:
+            self._price()
+            if self._settled_all or now_s - self._settled_at_s >= self._settle_period_s:
+                self._dirty = False
+                self._settle()
+                self._settled_at_s = now_s
         if now_s >= self._wake_at_s:
             self._wake_at_s = math.inf
             self.on_wake(False)
@@ -321,6 +345,9 @@ class Runtime:
             return
         grid = self._signal.view(now_s)
         metrics = self.metrics
+        metrics.set("greenserve_held_requests", self._held)
+        metrics.set("greenserve_batch_limit", self._limits[0])
+        metrics.set("greenserve_token_limit", self._limits[1])
         metrics.set(
             "greenserve_carbon_intensity_grams_per_kwh",
             grid.intensity_g_per_kwh,

@@ -14,8 +14,9 @@ from green_core.values import RequestFacts, RequestRecord, RequestView, Urgency
 
 
 class Account(msgspec.Struct):
-    """One unfinished request."""
+    """One unfinished request; ``request`` is the engine's own object."""
 
+    request: Any
     tenant: str
     urgency: Urgency
     arrival_s: float
@@ -26,7 +27,6 @@ class Account(msgspec.Struct):
     first_scheduled_s: float | None = None
     held_s: float = 0.0
     cached_tokens: int = 0
-    output_tokens: int = 0
 
     def facts(self, request_id: str, now_s: float, reason: str) -> RequestFacts:
         """The account as of now."""
@@ -41,7 +41,7 @@ class Account(msgspec.Struct):
             held_s=self.held_s,
             prompt_tokens=self.prompt_tokens,
             cached_tokens=self.cached_tokens,
-            output_tokens=self.output_tokens,
+            output_tokens=self.request.num_output_tokens,
             finish_reason=reason,
         )
 
@@ -57,6 +57,7 @@ def open_account(request: Any, config: GreenConfig, now_s: float) -> Account:
     arrival_s = min(request.arrival_time, now_s)
     sampling = request.sampling_params
     return Account(
+        request=request,
         tenant=marks.tenant or config.marks.default_tenant,
         urgency=urgency,
         arrival_s=arrival_s,

@@ -93,6 +93,7 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
         view = request_view(request, account, self.green, self._green_counts())
         self.deferred_waiting.add(request)
         self._green_holds.hold(request, view, decision)
+        self.green.note_held(len(self._green_holds))
 
     def finish_requests(self, request_ids: Any, finished_status: Any) -> list[Any]:
         """Abort in every state, held ones included (FIELD P11)."""
@@ -105,6 +106,7 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
                 continue
             if request_id in self._green_holds:
                 account.held_s += self._green_holds.drop(request_id, now_s, "abort")
+                self.green.note_held(len(self._green_holds))
             self._green_close(request_id, account, str(request.get_finished_reason()))
         return finished
 
@@ -141,7 +143,10 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
         try:
             if self._green_holds:
                 self._green_review()
-            self._green_apply_plan(start_s)
+            if self.green.plans:
+                self._green_apply_plan(start_s)
+            else:
+                self._green_limit(*self._green_limits)
         except Exception:
             self._green_fail()
         before = time.perf_counter()
@@ -207,6 +212,8 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
             self._green_accounts[request.request_id].held_s += held_s
             self.deferred_waiting.discard(request)
             super()._enqueue_waiting_request(request)
+        if released:
+            self.green.note_held(len(holds))
 
     def _green_closing(self) -> bool:
         core = self._green_core
@@ -218,8 +225,8 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
         return request_view(request, account, self.green, self._green_counts())
 
     def _green_apply_plan(self, now_s: float) -> None:
-        running, waiting, held = self._green_counts()
         engine_running, engine_tokens = self._green_limits
+        running, waiting, held = self._green_counts()
         plan = self.green.plan(
             QueueView(
                 now_s=now_s,
@@ -235,15 +242,16 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
         )
         limit = engine_running if plan.max_running is None else plan.max_running
         tokens = engine_tokens if plan.max_tokens is None else plan.max_tokens
-        self.max_num_active_reqs = max(1, min(limit, engine_running))
         # Every running request keeps its next token, drafts included.
         floor = running * (1 + self.num_spec_tokens)
-        self.max_num_scheduled_tokens = min(max(tokens, floor), engine_tokens)
-        self.green.gauges(
-            held=held,
-            batch_limit=self.max_num_active_reqs,
-            token_limit=self.max_num_scheduled_tokens,
+        self._green_limit(
+            max(1, min(limit, engine_running)), min(max(tokens, floor), engine_tokens)
         )
+
+    def _green_limit(self, running: int, tokens: int) -> None:
+        if (running, tokens) != (self.max_num_active_reqs, self.max_num_scheduled_tokens):
+            self.max_num_active_reqs, self.max_num_scheduled_tokens = running, tokens
+            self.green.note_limits(running=running, tokens=tokens)
 
     def _green_note(self, output: Any, start_s: float) -> None:
         if not output.num_scheduled_tokens:
@@ -251,14 +259,17 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
             return
         self._green_empty = 0
         shares = []
+        accounts = self._green_accounts
         for request_id, tokens in output.num_scheduled_tokens.items():
-            request = self.requests[request_id]
-            context = request.num_computed_tokens
-            prefill = min(tokens, max(request.num_prompt_tokens - context + tokens, 0))
-            shares.append(StepShare(request_id, prefill, tokens - prefill, context))
-            account = self._green_accounts[request_id]
+            account = accounts[request_id]
+            context = account.request.num_computed_tokens
+            before = context - tokens
             if account.first_scheduled_s is None:
                 account.first_scheduled_s = start_s
+                account.cached_tokens = min(before, account.prompt_tokens)
+            left = account.prompt_tokens - before
+            prefill = 0 if left <= 0 else min(tokens, left)
+            shares.append(StepShare(request_id, prefill, tokens - prefill, context))
         self._green_steps[id(output)] = (start_s, tuple(shares))
 
     def _green_watch_progress(self) -> None:
@@ -282,30 +293,29 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
 
     def _green_answer(self, output: Any) -> None:
         account = self._green_accounts.get(output.request_id)
-        if output.prefill_stats is not None and account is not None:
-            account.cached_tokens = output.prefill_stats.num_cached_tokens
-        if account is not None:
-            account.output_tokens += len(output.new_token_ids)
-            if output.finish_reason is not None:
-                record = self._green_close(output.request_id, account, str(output.finish_reason))
-            elif account.has_stop_strings:
-                # The front may end it on a stop string, without another word from here.
-                facts = account.facts(output.request_id, self.green.clock.now(), "running")
-                record = self.green.peek(facts)
-            else:
-                return
-            if record is not None:
-                attach(output, record)
+        if account is None:
+            return
+        if output.finish_reason is not None:
+            record = self._green_close(output.request_id, account, str(output.finish_reason))
+        elif account.has_stop_strings:
+            # The front may end it on a stop string, without another word from here.
+            record = self.green.peek(
+                account.facts(output.request_id, self.green.clock.now(), "running")
+            )
+        else:
+            return
+        if record is not None:
+            attach(output, record)
 
     def _green_close(self, request_id: str, account: Account, reason: str) -> Any:
         del self._green_accounts[request_id]
-        if reason == "abort" and account.has_stop_strings and account.output_tokens:
+        if reason == "abort" and account.has_stop_strings and account.request.num_output_tokens:
             reason = "stop_string_or_abort"
         return self.green.finish(account.facts(request_id, self.green.clock.now(), reason))
 
     def _green_fail(self) -> None:
         """A fault of ours: say it once, put the engine's limits back, and go on."""
-        self.max_num_active_reqs, self.max_num_scheduled_tokens = self._green_limits
+        self._green_limit(*self._green_limits)
         if not self._green_failed:
             self._green_failed = True
             logger.exception("greenserve failed in the scheduler; serving goes on")

@@ -61,11 +61,10 @@ def _as_json(view: GridView) -> dict[str, object]:
 
 def _print(view: GridView, now_s: float) -> None:
     estimate = " (estimate)" if view.is_estimate else ""
-    age_s = max(0.0, now_s - view.observed_at_s)
     print(f"{view.intensity_g_per_kwh:.1f} gCO2e/kWh, {view.kind}{estimate}: {view.state.value}")
     print(f"zone      {printable(view.zone) or 'none named'}")
     print(f"source    {printable(view.source)}")
-    print(f"observed  {utc(view.observed_at_s)} ({age_s:.0f} s ago)")
+    print(f"observed  {utc(view.observed_at_s)} ({_age(now_s - view.observed_at_s)} ago)")
     if not view.forecast:
         print("forecast  none")
         return
@@ -74,3 +73,11 @@ def _print(view: GridView, now_s: float) -> None:
         ("from (UTC)", "gCO2e/kWh"),
         [(utc(p.start_s), f"{p.intensity_g_per_kwh:.1f}") for p in view.forecast],
     )
+
+
+def _age(seconds: float) -> str:
+    """A length of time in the largest unit of which it holds at least two."""
+    for unit, length_s in (("days", 86_400.0), ("h", 3_600.0), ("min", 60.0)):
+        if seconds >= 2 * length_s:
+            return f"{seconds / length_s:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"

@@ -11,6 +11,8 @@ _SCALE_RANGE = (0.2, 5.0)  # beyond this the constants are wrong, and no fit sho
 _ACTIVE_ERROR = 0.5
 _IDLE_ERROR = 0.05
 _IDLE_ERROR_UNSEEN = 0.3
+# Idle seconds before their power is believed: a single tick of the counter may fall on a moment.
+_MIN_IDLE_S = 1.0
 
 
 class Fit:
@@ -41,7 +43,7 @@ class Fit:
             return 0.0
         active_j = modelled_j * self.scale
         idle_j = self.idle_w * idle_s
-        idle_error = _IDLE_ERROR if self._idle_s else _IDLE_ERROR_UNSEEN
+        idle_error = _IDLE_ERROR if self._idle_s >= _MIN_IDLE_S else _IDLE_ERROR_UNSEEN
         active_variance = (_ACTIVE_ERROR * active_j) ** 2
         idle_variance = (idle_error * idle_j) ** 2
         if active_variance + idle_variance > 0.0:
@@ -59,9 +61,8 @@ class Fit:
         self.scale = min(max(self._metered_j / self._modelled_j, low), high)
 
     def _learn_idle(self, idle_j: float, idle_s: float) -> None:
-        if idle_s <= 0.0:
-            return
         keep = math.exp(-idle_s / _LEARNING_S)
         self._idle_j = self._idle_j * keep + idle_j
         self._idle_s = self._idle_s * keep + idle_s
-        self.idle_w = self._idle_j / self._idle_s
+        if self._idle_s >= _MIN_IDLE_S:
+            self.idle_w = self._idle_j / self._idle_s

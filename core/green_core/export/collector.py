@@ -28,7 +28,8 @@ class GreenCollector(Collector):
 
     Register it once on the registry that /metrics serves, in every API server: each shows the
     same totals, told apart by ``engine``. Files of dead processes are skipped and removed.
-    ``on_scrape`` is called first, for engines that sleep while idle. ``collect`` never raises: a scrape also carries the engine's own metrics.
+    ``on_scrape`` is called first, for engines that sleep while idle; it must not raise.
+    ``collect`` never raises: a scrape also carries the engine's own metrics.
     """
 
     def __init__(

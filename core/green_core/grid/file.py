@@ -140,7 +140,7 @@ class FileSignal:
         present = max(index, 0)
         days = max(1, math.ceil((at_s - self._data_s[present]) / DAY_S))
         past = bisect_right(self._data_s, at_s - days * DAY_S) - 1
-        return self._values[past if 0 <= past <= present else present]
+        return self._values[past if past >= 0 else present]
 
     def _describe(self) -> str:
         name = Path(self._carbon.path).name

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from statistics import NormalDist
 from typing import Any
 
 import msgspec
@@ -42,6 +43,10 @@ BACK_OFF = 0.9
 REGROW_EVERY = 16
 # Below this batch a decode step is bound by reading the weights and hardly gets any faster.
 SMALLEST_PROBE = 4
+# The spread of step times is learned slower than their means; hiccups count as this much off.
+SPREAD_GAIN = 0.01
+MAX_OFF = 0.5
+TINY_S = 1e-9
 
 
 class ItlSlack(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -89,6 +94,8 @@ class SloPlan:
         self._extra_s = 0.0  # mean time that prefill adds to a step
         self._extra_tokens = 0.0  # mean prefill tokens of those steps
         self._prompt_tokens = 0.0  # usual length of a prompt
+        self._variance = 0.0  # of a step's time relative to the learned one
+        self._quantile = NormalDist().inv_cdf(min(max(config.slo.attainment, 0.5), 0.999))
         self._tokens_per_decode = 1.0  # above 1 with speculative decoding
         self._seen_end_s = -math.inf
         self._blocked_since_s: float | None = None
@@ -106,9 +113,7 @@ class SloPlan:
         if queue.last_step is not None:
             self._learn(queue.last_step)
         engine_max = queue.engine_max_running
-        budget_s = self._itl_s * self._slack[grid.state] * self._tokens_per_decode
-        if not self._waited_too_long(queue):
-            budget_s *= self._params.headroom
+        budget_s = self._budget_s(queue, grid)
         limit, reason = self._running_limit(budget_s, engine_max)
         ceiling = self._backed_off(queue)
         if ceiling < limit:
@@ -121,6 +126,13 @@ class SloPlan:
             max_tokens=self._token_limit(queue, budget_s),
             reason=reason,
         )
+
+    def _budget_s(self, queue: QueueView, grid: GridView) -> float:
+        """The mean step time to stay below, so that the wanted share of steps keeps ITL."""
+        steady = self._tokens_per_decode / (1 + self._quantile * math.sqrt(self._variance))
+        # Rounded, so that the curve is not evaluated again for every flicker of the means.
+        budget_s = self._itl_s * self._slack[grid.state] * round(steady, 2)
+        return budget_s if self._waited_too_long(queue) else budget_s * self._params.headroom
 
     def _learn(self, step: StepView) -> None:
         if step.end_s <= self._seen_end_s or step.duration_s <= 0:
@@ -145,6 +157,10 @@ class SloPlan:
                 self._extra_s = self._blend(self._extra_s, extra_s)
                 self._extra_tokens = self._blend(self._extra_tokens, prefilled)
         elif decoding:
+            if self._segments:
+                usual_s = max(self._time_s(decoding), TINY_S)
+                off = min(MAX_OFF, abs(step.duration_s / usual_s - 1))
+                self._variance += SPREAD_GAIN * (off * off - self._variance)
             self._curve.learn(decoding, step.duration_s, step.energy_j)
 
     def _blend(self, mean: float, value: float) -> float:
@@ -197,7 +213,7 @@ class SloPlan:
     def _waited_too_long(self, queue: QueueView) -> bool:
         """Whether requests stood behind our limit for longer than the TTFT objective.
 
-        Then the headroom is given up: both objectives are kept to the letter.
+        Then the headroom is given up, and with it nothing that the ITL objective asks for.
         """
         if queue.waiting == 0:
             self._blocked_since_s = None

@@ -64,7 +64,8 @@ def test_decoding_costs_more_than_prefilling_the_same_tokens(kit):
     model = kit.model()
     prefill = model.price(StepView(0, 0.1, (StepShare("a", 1000, 0, 1000),))).dynamic_j
     decode = sum(
-        model.price(StepView(0, 0.01, (StepShare("a", 0, 1, 1 + i),))).dynamic_j for i in range(1000)
+        model.price(StepView(0, 0.01, (StepShare("a", 0, 1, 1 + i),))).dynamic_j
+        for i in range(1000)
     )
     assert decode > 5 * prefill
 

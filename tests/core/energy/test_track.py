@@ -94,9 +94,7 @@ def test_a_clock_that_steps_back_changes_nothing():
 
 @given(
     readings=st.lists(
-        st.tuples(
-            st.floats(-5, 30), st.none() | st.floats(allow_nan=True, allow_infinity=True)
-        ),
+        st.tuples(st.floats(-5, 30), st.none() | st.floats(allow_nan=True, allow_infinity=True)),
         max_size=30,
     )
 )

@@ -115,7 +115,7 @@ def test_a_reused_pid_does_not_bring_a_dead_engine_back(tmp_path, metrics):
     engine_metrics.publish(tmp_path)
     path = metrics_path(tmp_path, 0, os.getpid())
     header, _, rest = path.read_bytes().partition(b"\n")
-    path.write_bytes(header[:-1] + b"7\n" + rest)  # another start time
+    path.write_bytes(header + b"7\n" + rest)  # another start time
     if not os.path.exists("/proc/self/stat"):
         pytest.skip("the system does not tell when a process started")
     assert not is_alive(os.getpid(), path.read_bytes())

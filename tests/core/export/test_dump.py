@@ -48,7 +48,7 @@ def test_both_formats_say_kwh_grams_and_utc(row):
     assert (line["settled"], entry["settled"]) == ("true", True)
 
 
-@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n", " =", "\u00a0=", "＝"])
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n", " =", "\u00a0=", "\uff1d"])
 def test_no_cell_starts_as_a_formula(row, start):
     tenant = start + "HYPERLINK(1)"
     (line,) = as_csv([stored(row) | {"tenant": tenant, "request_id": tenant}])

@@ -14,9 +14,10 @@ from green_core.values import Settled
 WRITER = """
 import resource, sys, msgspec
 from green_core.errors import LedgerUnavailable
-from green_core.export.ledger import Ledger
+from green_core.export.ledger import Ledger, schema
 from green_core.values import EngineInfo, IntervalRecord, RequestRecord, Settled
 
+schema.BUSY_TIMEOUT_S = 60.0  # a slow disk under test must not look like a lock
 path, name, batches, size, file_limit = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:6])
 engine = msgspec.json.decode(sys.stdin.readline(), type=EngineInfo)
 record = msgspec.json.decode(sys.stdin.readline(), type=RequestRecord)

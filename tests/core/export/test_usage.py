@@ -44,7 +44,7 @@ def test_a_request_that_used_nothing_has_the_intensity_of_its_time(make_record):
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(energies_j=st.lists(st.floats(0.0, 1e9), min_size=1, max_size=5))
+@given(energies_j=st.lists(st.floats(1e-9, 1e9), min_size=1, max_size=5))
 def test_numbers_are_finite_and_carry_six_digits(make_record, energies_j):
     payload = usage_payload([make_record(energy_j) for energy_j in energies_j])
     assert payload["energy_j"] == pytest.approx(sum(energies_j), rel=1e-5)

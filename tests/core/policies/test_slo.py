@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -18,8 +20,8 @@ from green_core import (
     StepView,
 )
 from green_core.config import SloConfig
-from green_core.policies.slo import SloBatching, SloPlan
-from green_core.policies.step_curve import STARTS, Line, StepCurve, bucket_of, fit_line
+from green_core.policies.slo import SloBatching, SloPlan, candidates
+from green_core.policies.step_curve import STARTS, Line, Segment, StepCurve, bucket_of, fit_line
 
 GRID = GridView(
     intensity_g_per_kwh=400.0,
@@ -363,6 +365,39 @@ def test_a_first_step_that_compiled_for_seconds_is_forgotten():
         for n in range(8):
             curve.learn(batch, 9.0 if n == 0 else 0.010 + 0.001 * batch, 0.0)
     assert [s.time.at(s.low) for s in curve.segments(1, 1)] == [pytest.approx(0.011)]
+
+
+def test_a_batch_size_seen_only_a_few_times_is_not_believed():
+    curve = StepCurve(smoothing=0.05)
+    for _ in range(50):
+        curve.learn(8, 0.020, 0.0)
+        curve.learn(16, 0.030, 0.0)
+    for _ in range(3):
+        curve.learn(2, 9.0, 0.0)
+    assert [s.time.at(s.low) for s in curve.segments(2, 2)] == [pytest.approx(0.0125)]
+
+
+def test_no_batch_beyond_one_that_is_too_slow_is_a_candidate():
+    slow = Segment(4, 7, Line(0.060, 0.0), None)
+    fast = [Segment(low, high, Line(0.010, 0.0), None) for low, high in ((1, 3), (8, 15))]
+    found = candidates([fast[0], slow, fast[1]], 0.050)
+    assert {size for _, size in found} == {1, 3}
+
+
+def test_uneven_steps_keep_the_objective_for_the_share_that_is_asked_for():
+    spread = random.Random(7)
+    engine = Engine(0.010, 0.0005)
+    decide = policy(itl_ms=50.0, headroom=1.0, latency_ms=1e9)
+    ramp(engine, decide)
+    missed = 0
+    for n in range(4000):
+        factor = spread.lognormvariate(0.0, 0.06)
+        engine.fixed_s, engine.per_seq_s = 0.010 * factor, 0.0005 * factor
+        engine.demand = engine.plan.max_running or engine.max_running
+        engine.step(decide)
+        missed += n >= 500 and engine.last.duration_s > 0.050
+    assert 0 < missed / 3500 < 0.03
+    assert engine.plan.max_running > 60
 
 
 def test_one_hiccup_moves_the_mean_only_a_little():
