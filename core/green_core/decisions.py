@@ -65,6 +65,11 @@ class Decisions:
         return self._batch is not None and self._batch.tripped is None
 
     @property
+    def decides(self) -> bool:
+        """Whether an admission policy is alive, be it in shadow."""
+        return self._admission is not None and self._admission.tripped is None
+
+    @property
     def active(self) -> Mapping[str, str]:
         """Policy name by family, for those that are alive (shadows included)."""
         return {

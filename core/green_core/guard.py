@@ -21,6 +21,8 @@ logger = logging.getLogger("greenserve")
 Answer = TypeVar("Answer")
 _SLICE_S = 0.02
 _MAX_IN_LINE = 1000
+_FOLLOW_S = 0.02  # how often the worker looks for an offer while the caller is busy
+_FOLLOW_LOOKS = 50  # looks without an offer before it sleeps until called
 
 
 class Job:
@@ -60,10 +62,11 @@ class Guard(Generic[Answer]):
         self._budget_s = budget_s
         self._on_trip = on_trip
         self._inbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._offer: tuple[Any, ...] | None = None
         self._latest: Answer = stock
-        self._pending: Job | None = None
-        self._overdue = 0.0
-        self._seen_at = 0.0
+        self._following = False  # the worker looks at offers by itself
+        self._working = False
+        self._overdue_s = self._seen_at_s = 0.0
         self._lock = threading.Lock()
         self.tripped: str | None = None
         self._thread = threading.Thread(target=self._run, name=f"green-{name}", daemon=True)
@@ -76,35 +79,30 @@ class Guard(Generic[Answer]):
         job = Job(args)
         self._inbox.put(job)
         # Slices, so that a pause of the whole process counts as one slice and not as a stall.
-        slices = max(1, round(self._budget_s / _SLICE_S))
-        for _ in range(slices):
+        for _ in range(max(1, round(self._budget_s / _SLICE_S))):
             if job.done.wait(_SLICE_S):
                 return self._accept(job)
         if job.done.is_set():
             return self._accept(job)
-        self.trip(f"did not answer within {self._budget_s * 1e3:.0f} ms")
+        self._trip_late()
         return self._stock
 
     def latest(self, *args: Any) -> Answer:
-        """The newest answer, without waiting; hands ``args`` to the policy if it is free."""
+        """The newest answer, without waiting; offers ``args`` as what to decide on next.
+
+        A busy caller offers often; the worker then looks by itself every few milliseconds, so
+        that an offer costs the caller an assignment and no wake-up of another thread.
+        """
         if self.tripped is not None:
             return self._stock
-        job = self._pending
-        if job is None or job.done.is_set():
-            if job is not None:
-                self._latest = self._accept(job)
-                if self.tripped is not None:
-                    return self._stock
-            self._pending = job = Job(args)
-            self._overdue, self._seen_at = 0.0, time.monotonic()
-            self._inbox.put(job)
-            return self._latest
-        now = time.monotonic()
-        self._overdue += min(now - self._seen_at, _SLICE_S)  # slices again: see ask()
-        self._seen_at = now
-        if self._overdue > self._budget_s:
-            self.trip(f"did not answer within {self._budget_s * 1e3:.0f} ms")
-            return self._stock
+        self._offer = args
+        if self._working:
+            self._watch()
+        else:
+            self._overdue_s = 0.0
+            if not self._following:
+                self._following = True
+                self._inbox.put(_FOLLOW)
         return self._latest
 
     def tell(self, *args: Any) -> None:
@@ -132,6 +130,19 @@ class Guard(Generic[Answer]):
         """Let the worker end."""
         self._inbox.put(None)
 
+    def _watch(self) -> None:
+        """Notice a stall from the caller's thread; a long pause counts as one slice (see ask)."""
+        now_s = time.monotonic()
+        if self._overdue_s == 0.0:
+            self._seen_at_s = now_s
+        self._overdue_s += min(now_s - self._seen_at_s, _SLICE_S) or 1e-9
+        self._seen_at_s = now_s
+        if self._overdue_s > self._budget_s:
+            self._trip_late()
+
+    def _trip_late(self) -> None:
+        self.trip(f"did not answer within {self._budget_s * 1e3:.0f} ms")
+
     def _accept(self, job: Job) -> Answer:
         if job.error is not None:
             self.trip(f"raised {type(job.error).__name__}: {job.error}")
@@ -143,12 +154,48 @@ class Guard(Generic[Answer]):
         answer: Answer = job.result
         return answer
 
+    # --- worker's thread ------------------------------------------------------------------
+
     def _run(self) -> None:
-        while (job := self._inbox.get()) is not None:
+        idle_looks = 0
+        while True:
             try:
-                job.result = self._policy(*job.args)
-            except BaseException as error:  # a policy may raise anything, SystemExit too
-                job.error = error
-            job.done.set()
+                job = self._inbox.get(timeout=_FOLLOW_S if self._following else None)
+            except queue.Empty:
+                idle_looks = 0 if self._decide() else idle_looks + 1
+                if idle_looks > _FOLLOW_LOOKS:
+                    idle_looks = 0
+                    self._following = False
+                    self._decide()  # offered between the last look and the line above
+                continue
+            if job is None:
+                return
+            if job is _FOLLOW:
+                self._decide()
+                continue
+            self._call(job)
             if not job.awaited:
                 self._accept(job)
+
+    def _decide(self) -> bool:
+        """Decide on the newest offer, if there is one."""
+        args, self._offer = self._offer, None
+        if args is None:
+            return False
+        self._working = True
+        job = Job(args)
+        self._call(job)
+        self._working = False
+        if self.tripped is None:
+            self._latest = self._accept(job)
+        return True
+
+    def _call(self, job: Job) -> None:
+        try:
+            job.result = self._policy(*job.args)
+        except BaseException as error:  # a policy may raise anything, SystemExit too
+            job.error = error
+        job.done.set()
+
+
+_FOLLOW = Job(())

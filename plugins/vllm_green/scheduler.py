@@ -54,7 +54,7 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
         self._green_busy_until_s = 0.0
         self._green_preemptions = 0
         self._green_empty = 0
-        self._green_cost_s = 0.0
+        self._green_cost_s = 0.0  # ours since the last step was noted
         self._green_diverted: Hold | None = None
         self._green_uncounted = False
         self._green_review_all = False
@@ -73,7 +73,7 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
             return
         now_s = self.green.clock.now()
         account = open_account(request, self.green.config, now_s)
-        if self.green.may_hold and account.urgency != "interactive" and may_be_held(request):
+        if self.green.decides and account.urgency != "interactive" and may_be_held(request):
             view = request_view(request, account, self.green, self._green_counts())
             answer = self.green.admit_all([view])[0]
             if isinstance(answer, Hold) and answer.until_s > now_s:
@@ -156,13 +156,13 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
             self._green_note(output, start_s)
         except Exception:
             self._green_fail()
-        self._green_cost_s = before - started + time.perf_counter() - after
+        self._green_cost_s += before - started + time.perf_counter() - after
         return output
 
     def update_from_output(self, scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
         """Let the engine update, then price the step and put accounts into finished answers."""
         outputs = super().update_from_output(scheduler_output, *args, **kwargs)
-        after = time.perf_counter()
+        started = time.perf_counter()
         try:
             self._green_price(scheduler_output)
             for client_outputs in outputs.values():
@@ -170,13 +170,14 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
                     self._green_answer(output)
         except Exception:
             self._green_fail()
-        self.green.overhead(self._green_cost_s + time.perf_counter() - after)
-        self._green_cost_s = 0.0
+        self._green_cost_s += time.perf_counter() - started
         return outputs
 
     def shutdown(self) -> None:
-        """Close the books within two seconds."""
+        """Close every account and the books, within two seconds."""
         try:
+            for request_id, account in list(self._green_accounts.items()):
+                self._green_close(request_id, account, "shutdown")
             self.green.close()
         finally:
             super().shutdown()
@@ -289,7 +290,8 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
         if start_s - self._green_busy_until_s < _CONTINUOUS_S:
             start_s = self._green_busy_until_s  # also keeps run-ahead steps from overlapping
         self._green_busy_until_s = end_s
-        self.green.step(StepView(min(start_s, end_s), end_s, shares))
+        self.green.step(StepView(min(start_s, end_s), end_s, shares), self._green_cost_s)
+        self._green_cost_s = 0.0
 
     def _green_answer(self, output: Any) -> None:
         account = self._green_accounts.get(output.request_id)

@@ -106,9 +106,7 @@ def make_request(
         prompt_token_ids=[(hash(request_id) + i) % 1000 for i in range(prompt)],
         sampling_params=None
         if pooling
-        else SamplingParams(
-            max_tokens=max_tokens, ignore_eos=True, extra_args=extra, **sampling
-        ),
+        else SamplingParams(max_tokens=max_tokens, ignore_eos=True, extra_args=extra, **sampling),
         pooling_params=PoolingParams(task="embed", extra_kwargs=extra) if pooling else None,
         arrival_time=arrival_s,
         block_hasher=_hasher,
