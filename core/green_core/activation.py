@@ -13,12 +13,12 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from green_core import config as configuration
-from green_core.config import ENV_CONFIG, ENV_RESOLVED, Resolved
+from green_core.config import ENV_CONFIG, ENV_RESOLVED, GreenConfig, Resolved
 from green_core.errors import ConfigError, EngineUnsupported
 
 ENV_ENABLE = "GREEN_ENABLE"
@@ -40,15 +40,21 @@ def asked() -> bool:
 
 
 def activate(
-    path: str | os.PathLike[str] | None = None, *, overrides: Mapping[str, Any] | None = None
+    path: str | os.PathLike[str] | None = None,
+    *,
+    overrides: Mapping[str, Any] | None = None,
+    check: Callable[[GreenConfig], None] | None = None,
 ) -> Resolved:
     """Resolve and freeze the configuration; a second call answers the frozen one.
 
-    Raises ``ConfigError`` before anything was frozen, so a bad file stops the start-up.
+    ``check`` may refuse what was resolved. Raises ``GreenError`` before anything was frozen, so
+    a bad file stops the start-up.
     """
     if path is None and overrides is None and (frozen := os.environ.get(ENV_RESOLVED)):
         return configuration.thaw(frozen)
     resolved = configuration.load(path, overrides=overrides)
+    if check is not None:
+        check(resolved.config)
     os.environ[ENV_ENABLE] = "1"
     os.environ[ENV_RESOLVED] = configuration.freeze(resolved)
     os.environ.setdefault(ENV_EPOCH, repr(time.time()))

@@ -36,6 +36,13 @@ class SteadyClock:
         """Epoch seconds; never less than an earlier answer unless :meth:`adopt` moved it."""
         return self._steady_s() + self._offset_s
 
+    def from_wall(self, at_s: float) -> float:
+        """This clock's time for a recent wall-clock stamp, after any step of the wall clock.
+
+        Only the stamp's age is taken over, and none of it where the stamp lies ahead.
+        """
+        return self.now() - max(self._wall_s() - at_s, 0.0)
+
     def adopt(self) -> float:
         """Follow the wall clock if it was stepped; answers by how many seconds (0.0: it was not).
 

@@ -30,7 +30,7 @@ class Door(Protocol):
         """Decide on several requests."""
 
     def wake_at(self, at_s: float) -> None:
-        """Ask for a wake-up."""
+        """Ask for a wake-up; it replaces the one asked for before."""
 
     def released(self, urgency: Urgency, held_s: float, reason: str) -> None:
         """Note the end of a hold."""
@@ -70,8 +70,9 @@ class HoldTable(Generic[Handle]):
 
     def hold(self, handle: Handle, view: RequestView, decision: Hold) -> None:
         """Keep a request aside."""
-        self._held[view.request_id] = Held(handle, view, view.now_s, decision.until_s)
-        self._schedule(decision.until_s)
+        held = Held(handle, view, view.now_s, decision.until_s)
+        self._held[view.request_id] = held
+        self._schedule(min(held.until_s, held.must_start_s))
 
     def drop(self, request_id: str, now_s: float, reason: str) -> float:
         """Forget a request (aborted); answers how long it was held."""

@@ -67,7 +67,9 @@ class GreenManager:
         return self._make(name, FAMILIES[family], f"policies.{family}") if name else None
 
     def carbon_source(self) -> Any:
-        """Build the signal of the plugin named by ``carbon.source``."""
+        """Build the signal of the plugin named by ``carbon.source``; ``None``: no such plugin."""
+        if self.config.carbon.source not in self.names:
+            return None
         return self._make(self.config.carbon.source, "green_carbon_source", "carbon.source")
 
     def meters(self, engine: EngineInfo) -> list[Meter]:

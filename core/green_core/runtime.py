@@ -96,7 +96,9 @@ class Runtime:
         )
         self._limits = (engine.max_running, engine.max_tokens)
         self._held = 0
+        self._chosen: set[tuple[str, str]] = set()
         self._wake_at_s = math.inf
+        self._waking = threading.Lock()
         self._sleeping = self._reload = self._closing = False
         self._kick = threading.Event()
         self._manager.configure(engine)
@@ -166,10 +168,14 @@ class Runtime:
         return self._books.peek(facts)
 
     def wake_at(self, at_s: float) -> None:
-        """Call ``on_wake`` no later than ``at_s`` (epoch seconds of the runtime's clock)."""
-        if at_s < self._wake_at_s:
+        """Call ``on_wake`` at ``at_s`` (epoch seconds of the runtime's clock).
+
+        It replaces an earlier call's time: a holder knows its next time, and one that was put
+        off must not be forgotten when the old time comes.
+        """
+        with self._waking:
             self._wake_at_s = at_s
-            self._kick.set()
+        self._kick.set()
 
     def note_limits(self, *, running: int, tokens: int) -> None:
         """The limits in force, for /metrics."""
@@ -243,8 +249,11 @@ class Runtime:
         if self._books.dirty or poked:
             self._books.settle(now_s, at_once=poked)
             self._books.publish(now_s, self._gauges(), self._decisions.shadow_reports())
-        if now_s >= self._wake_at_s:
-            self._wake_at_s = math.inf
+        with self._waking:
+            due = now_s >= self._wake_at_s
+            if due:
+                self._wake_at_s = math.inf
+        if due:
             self.on_wake(False)
 
     def _gauges(self) -> dict[str, float]:
@@ -252,8 +261,10 @@ class Runtime:
         active = {} if self._off else self._decisions.active
         for family in ("batch", "admission"):
             if name := self.config.policies.choice(family):
-                alive = int(family in active)
-                metrics.set("greenserve_policy_active", alive, family=family, policy=name)
+                self._chosen.add((family, name))
+        for family, name in self._chosen:  # those of an earlier config fall to 0
+            alive = int(active.get(family) == name)
+            metrics.set("greenserve_policy_active", alive, family=family, policy=name)
         return {
             "greenserve_held_requests": self._held,
             "greenserve_batch_limit": self._limits[0],

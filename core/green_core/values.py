@@ -57,7 +57,7 @@ class GridView(msgspec.Struct, frozen=True):
 # --- batching -----------------------------------------------------------------------------
 
 
-class StepShare(msgspec.Struct, frozen=True):
+class StepShare(msgspec.Struct, frozen=True, gc=False):
     """One request's part in one engine step. Tokens are those computed in this step.
 
     ``context_tokens`` is the length attended to, this step's tokens included.

@@ -14,13 +14,22 @@ __all__ = ["enable", "register"]
 
 def register() -> None:
     """Entry point ``vllm.general_plugins``: idempotent, runs in each vLLM process."""
+    on_command_line = _parser_is_being_built()
     from green_core.activation import asked
+    from green_core.errors import GreenError
 
-    if asked():
-        from vllm_green.start import start
+    try:
+        if asked():
+            from vllm_green.start import start
 
-        start()
-    if _parser_is_being_built():
+            start()
+    except GreenError as error:
+        if not on_command_line:
+            raise
+        from vllm_green.cli import refuse
+
+        refuse(error)
+    if on_command_line:
         from vllm_green.cli import offer_flags
 
         offer_flags()
@@ -31,11 +40,9 @@ def enable(config: str | None = None) -> None:
 
     Raises ``ConfigError`` for a configuration that cannot be used.
     """
-    from green_core.activation import activate
     from vllm_green.start import start
 
-    activate(config)
-    start()
+    start(config)
 
 
 def _parser_is_being_built() -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from green_core.clock import SteadyClock
 from green_core.config import GreenConfig
 from green_core.export.usage import to_wire
 from green_core.marks import WIRE_KEY, Marks
@@ -46,15 +47,14 @@ class Account(msgspec.Struct):
         )
 
 
-def open_account(request: Any, config: GreenConfig, now_s: float) -> Account:
+def open_account(request: Any, config: GreenConfig, clock: SteadyClock) -> Account:
     """Start an account for an engine ``Request``; pooling ones have no sampling parameters."""
     marks = read_marks(request)
     urgency = marks.urgency or config.admission.default_class
     deadline_s = marks.deadline_s
     if deadline_s is None and urgency == "flex":
         deadline_s = config.admission.default_deadline_s
-    # The front stamps arrival with the wall clock; never let it lie ahead of our own clock.
-    arrival_s = min(request.arrival_time, now_s)
+    arrival_s = clock.from_wall(request.arrival_time)  # the front stamps with the wall clock
     sampling = request.sampling_params
     return Account(
         request=request,

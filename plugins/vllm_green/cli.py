@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from green_core.activation import activate, asked
+from green_core.activation import asked
 from green_core.errors import GreenError
 
 PLUGIN = "green"
@@ -92,16 +92,16 @@ def _switch_on(namespace: argparse.Namespace, path: str | None) -> None:
     from vllm_green.start import start
 
     try:
-        activate(path or getattr(namespace, "green_config", None))
-        start()
+        start(path or getattr(namespace, "green_config", None))
     except GreenError as error:
-        _exit(error)
+        refuse(error)
     if hasattr(namespace, "middleware"):
         middleware = list(namespace.middleware or [])
         if MIDDLEWARE not in middleware:
             namespace.middleware = [*middleware, MIDDLEWARE]
 
 
-def _exit(error: GreenError) -> NoReturn:
+def refuse(error: GreenError) -> NoReturn:
+    """End a command line with one line that says what to do."""
     sys.stderr.write(f"green: {error}\n")
     raise SystemExit(2)

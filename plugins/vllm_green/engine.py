@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from green_core.activation import activate, anchor_s, prove_live, run_dir
+from green_core.clock import SteadyClock
 from green_core.config import Resolved, require
 from green_core.errors import EngineUnsupported
 from green_core.runtime import Runtime
@@ -14,15 +16,25 @@ from green_core.values import EngineInfo
 from vllm_green.versions import engine_version
 
 
-def start_runtime(scheduler: Any) -> Runtime:
-    """The runtime of this engine process; raises what must stop the start-up."""
+def start_runtime(
+    scheduler: Any,
+    *,
+    plugins: Mapping[str, Any] | None = None,
+    clock: SteadyClock | None = None,
+) -> Runtime:
+    """The runtime of this engine process; raises what must stop the start-up.
+
+    ``plugins`` (beside the installed ones) and ``clock`` are for tests, which bind them here.
+    """
     resolved = activate()
     config = scheduler.vllm_config
     _refuse_long_holds(resolved, config.parallel_config)
     folder = run_dir()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     info = engine_info(config, scheduler)
-    runtime = Runtime(resolved, info, run_dir=folder, anchor_s=anchor_s())
+    runtime = Runtime(
+        resolved, info, run_dir=folder, anchor_s=anchor_s(), plugins=plugins, clock=clock
+    )
     prove_live(
         "engine",
         {"scheduler": type(scheduler).__name__, "info": msgspec.to_builtins(info)},

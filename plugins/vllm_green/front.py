@@ -82,7 +82,7 @@ def wrap_add_request(original: Original) -> Original:
         first = request.request_id not in self.request_states
         if first:
             _ = frontend().engine  # asked for and absent in the engine is fatal (FIELD P2, P3)
-            found = answer() if _serves_tasks(args, kwargs) else Answer()
+            found = _answer_of(*args, **kwargs)
             _attach_marks(request, found)
         result = original(self, request, *args, **kwargs)
         if first:
@@ -171,10 +171,22 @@ def wrap_registry(original: Original) -> Original:
     return get_prometheus_registry
 
 
-def _serves_tasks(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether the request has a queue (async engine: one task an answer) or not (offline)."""
-    queue = kwargs.get("queue", args[3] if len(args) > 3 else None)
-    return queue is not None
+def _answer_of(
+    prompt: Any, parent_req: Any = None, request_index: int = 0, queue: Any = None, **_: Any
+) -> Answer:
+    """The answer that an engine request belongs to, from ``OutputProcessor.add_request``.
+
+    With a queue (async engine) a task makes one answer. Offline the children of one request
+    (``n`` > 1) share theirs.
+    """
+    if queue is not None:
+        return answer()
+    if parent_req is None:
+        return Answer()
+    found: Answer | None = getattr(parent_req, "green", None)
+    if found is None:
+        found = parent_req.green = Answer()
+    return found
 
 
 def _attach_marks(request: Any, found: Answer) -> None:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from green_core.holding import HoldTable
 from green_core.runtime import Runtime
-from green_core.values import Hold, QueueView, StepShare, StepView
-from vllm_green.account import Account, attach, may_be_held, open_account, request_view
+from green_core.values import Hold, QueueView
+from vllm_green.account import may_be_held, request_view
+from vllm_green.meter import StepMeter
 
 if TYPE_CHECKING:
     EngineScheduler: Any
@@ -24,9 +25,6 @@ else:
 
 logger = logging.getLogger("greenserve")
 
-# A step that starts this soon after the last one ended counts from that end: the time between
-# is the engine's own work for the batch, not idleness.
-_CONTINUOUS_S = 0.01
 # Schedules in a row that computed nothing although requests wait, before limits are lifted.
 _STALL_SCHEDULES = 200
 
@@ -45,13 +43,11 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
         self.green.on_wake = self._green_woken
         self._green_core: Any = None  # the EngineCoreProc, once it is built
         self._green_holds: HoldTable[Any] = HoldTable(self.green)
-        self._green_accounts: dict[str, Account] = {}
-        self._green_steps: dict[int, tuple[float, tuple[StepShare, ...]]] = {}
+        self._green_meter = StepMeter(self.green)
         self._green_limits: tuple[int, int] = (
             self.max_num_active_reqs,
             self.max_num_scheduled_tokens,
         )
-        self._green_busy_until_s = 0.0
         self._green_preemptions = 0
         self._green_empty = 0
         self._green_cost_s = 0.0  # ours since the last step was noted
@@ -68,47 +64,61 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
 
     def add_request(self, request: Any) -> None:
         """Open the request's account, and hold it if a policy says so."""
-        if request.request_id in self.requests:  # a further chunk of a streaming session
+        session = self.requests.get(request.request_id)
+        if session is not None:  # a further chunk of a streaming session
             super().add_request(request)
+            self._green_meter.next_turn(session, self.requests)
             return
-        now_s = self.green.clock.now()
-        account = open_account(request, self.green.config, now_s)
-        if self.green.decides and account.urgency != "interactive" and may_be_held(request):
-            view = request_view(request, account, self.green, self._green_counts())
-            answer = self.green.admit_all([view])[0]
-            if isinstance(answer, Hold) and answer.until_s > now_s:
-                self._green_diverted = answer
-        self._green_accounts[request.request_id] = account
+        try:
+            self._green_diverted = self._green_admit(request)
+        except Exception:
+            self._green_fail()
         try:
             super().add_request(request)
         finally:
             self._green_diverted = None
+
+    def _green_admit(self, request: Any) -> Hold | None:
+        account = self._green_meter.open(request)
+        if account.urgency == "interactive" or not self.green.decides or not may_be_held(request):
+            return None
+        view = request_view(request, account, self.green, self._green_counts())
+        answer = self.green.admit_all([view])[0]
+        return answer if isinstance(answer, Hold) and answer.until_s > view.now_s else None
 
     def _enqueue_waiting_request(self, request: Any) -> None:
         decision, self._green_diverted = self._green_diverted, None
         if decision is None:
             super()._enqueue_waiting_request(request)
             return
-        account = self._green_accounts[request.request_id]
+        account = self._green_meter[request.request_id]
         view = request_view(request, account, self.green, self._green_counts())
         self.deferred_waiting.add(request)
         self._green_holds.hold(request, view, decision)
-        self.green.note_held(len(self._green_holds))
+        self._green_show_held()
 
     def finish_requests(self, request_ids: Any, finished_status: Any) -> list[Any]:
         """Abort in every state, held ones included (FIELD P11)."""
         finished: list[Any] = super().finish_requests(request_ids, finished_status)
+        try:
+            self._green_drop(finished)
+        except Exception:
+            self._green_fail()
+        return finished
+
+    def _green_drop(self, finished: list[Any]) -> None:
         now_s = self.green.clock.now()
+        held = len(self._green_holds)
         for request in finished:
             request_id = request.request_id
-            account = self._green_accounts.get(request_id)
+            account = self._green_meter.get(request_id)
             if account is None:
                 continue
             if request_id in self._green_holds:
                 account.held_s += self._green_holds.drop(request_id, now_s, "abort")
-                self.green.note_held(len(self._green_holds))
-            self._green_close(request_id, account, str(request.get_finished_reason()))
-        return finished
+            self._green_meter.close(request_id, str(request.get_finished_reason()))
+        if len(self._green_holds) != held:
+            self._green_show_held()
 
     def _preempt_request(self, *args: Any, **kwargs: Any) -> None:
         self._green_preemptions += 1
@@ -121,12 +131,24 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
         running, waiting = super().get_request_counts()
         return running, waiting if self._green_uncounted else waiting + len(self._green_holds)
 
+    def has_finished_requests(self) -> bool:
+        """A held request is not a finished one that a KV connector still works on."""
+        uncounted, self._green_uncounted = self._green_uncounted, False
+        try:
+            answer: bool = super().has_finished_requests()
+        finally:
+            self._green_uncounted = uncounted
+        return answer
+
     def has_requests(self) -> bool:
         """Whether the engine should step; held requests alone are no reason to."""
         if not self._green_holds:
             answer: bool = super().has_requests()
             return answer
-        self._green_review()
+        try:
+            self._green_review()
+        except Exception:
+            self._green_fail()
         self._green_uncounted = True
         try:
             answer = super().has_requests()
@@ -153,7 +175,11 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
         output = super().schedule(*args, **kwargs)
         after = time.perf_counter()
         try:
-            self._green_note(output, start_s)
+            if output.num_scheduled_tokens:
+                self._green_empty = 0
+                self._green_meter.note(output, start_s)
+            else:
+                self._green_watch_progress()
         except Exception:
             self._green_fail()
         self._green_cost_s += before - started + time.perf_counter() - after
@@ -164,10 +190,11 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
         outputs = super().update_from_output(scheduler_output, *args, **kwargs)
         started = time.perf_counter()
         try:
-            self._green_price(scheduler_output)
+            if self._green_meter.price(scheduler_output, self._green_cost_s):
+                self._green_cost_s = 0.0
             for client_outputs in outputs.values():
                 for output in client_outputs.outputs:
-                    self._green_answer(output)
+                    self._green_meter.answer(output, self.requests)
         except Exception:
             self._green_fail()
         self._green_cost_s += time.perf_counter() - started
@@ -176,8 +203,7 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
     def shutdown(self) -> None:
         """Close every account and the books, within two seconds."""
         try:
-            for request_id, account in list(self._green_accounts.items()):
-                self._green_close(request_id, account, "shutdown")
+            self._green_meter.close_all("shutdown")
             self.green.close()
         finally:
             super().shutdown()
@@ -209,12 +235,28 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
             if not holds.due(now_s, room):
                 return
             released = holds.review(now_s, room, self._green_refresh)
+        self._green_enqueue(released)
+
+    def _green_enqueue(self, released: list[tuple[Any, float]]) -> None:
         for request, held_s in released:
-            self._green_accounts[request.request_id].held_s += held_s
             self.deferred_waiting.discard(request)
             super()._enqueue_waiting_request(request)
+            account = self._green_meter.get(request.request_id)
+            if account is not None:
+                account.held_s += held_s
         if released:
-            self.green.note_held(len(holds))
+            self._green_show_held()
+
+    def _green_show_held(self) -> None:
+        """Tell both metrics; an engine that does not step would not tell vLLM's by itself."""
+        self.green.note_held(len(self._green_holds))
+        if self._green_core is not None and not self.running:
+            from vllm.v1.engine import EngineCoreOutputs
+
+            stats = self.make_stats()
+            if stats is not None:
+                told = EngineCoreOutputs(scheduler_stats=stats)
+                self._green_core.output_queue.put_nowait((0, told))
 
     def _green_closing(self) -> bool:
         core = self._green_core
@@ -222,7 +264,7 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
 
     def _green_refresh(self, view: Any) -> Any:
         request = self.requests[view.request_id]
-        account = self._green_accounts[view.request_id]
+        account = self._green_meter[view.request_id]
         return request_view(request, account, self.green, self._green_counts())
 
     def _green_apply_plan(self, now_s: float) -> None:
@@ -254,25 +296,6 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
             self.max_num_active_reqs, self.max_num_scheduled_tokens = running, tokens
             self.green.note_limits(running=running, tokens=tokens)
 
-    def _green_note(self, output: Any, start_s: float) -> None:
-        if not output.num_scheduled_tokens:
-            self._green_watch_progress()
-            return
-        self._green_empty = 0
-        shares = []
-        accounts = self._green_accounts
-        for request_id, tokens in output.num_scheduled_tokens.items():
-            account = accounts[request_id]
-            context = account.request.num_computed_tokens
-            before = context - tokens
-            if account.first_scheduled_s is None:
-                account.first_scheduled_s = start_s
-                account.cached_tokens = min(before, account.prompt_tokens)
-            left = account.prompt_tokens - before
-            prefill = 0 if left <= 0 else min(tokens, left)
-            shares.append(StepShare(request_id, prefill, tokens - prefill, context))
-        self._green_steps[id(output)] = (start_s, tuple(shares))
-
     def _green_watch_progress(self) -> None:
         """Lift our limits if the engine stands still under them (FIELD P9)."""
         lowered = self._green_limits != (self.max_num_active_reqs, self.max_num_scheduled_tokens)
@@ -281,46 +304,13 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
             if self._green_empty == _STALL_SCHEDULES:
                 self.green.no_progress()
 
-    def _green_price(self, scheduler_output: Any) -> None:
-        noted = self._green_steps.pop(id(scheduler_output), None)
-        if noted is None:
-            return
-        start_s, shares = noted
-        end_s = self.green.clock.now()
-        if start_s - self._green_busy_until_s < _CONTINUOUS_S:
-            start_s = self._green_busy_until_s  # also keeps run-ahead steps from overlapping
-        self._green_busy_until_s = end_s
-        self.green.step(StepView(min(start_s, end_s), end_s, shares), self._green_cost_s)
-        self._green_cost_s = 0.0
-
-    def _green_answer(self, output: Any) -> None:
-        account = self._green_accounts.get(output.request_id)
-        if account is None:
-            return
-        if output.finish_reason is not None:
-            record = self._green_close(output.request_id, account, str(output.finish_reason))
-        elif account.has_stop_strings:
-            # The front may end it on a stop string, without another word from here.
-            record = self.green.peek(
-                account.facts(output.request_id, self.green.clock.now(), "running")
-            )
-        else:
-            return
-        if record is not None:
-            attach(output, record)
-
-    def _green_close(self, request_id: str, account: Account, reason: str) -> Any:
-        del self._green_accounts[request_id]
-        if reason == "abort" and account.has_stop_strings and account.request.num_output_tokens:
-            reason = "stop_string_or_abort"
-        return self.green.finish(account.facts(request_id, self.green.clock.now(), reason))
-
     def _green_fail(self) -> None:
-        """A fault of ours: say it once, put the engine's limits back, and go on."""
-        self._green_limit(*self._green_limits)
+        """A fault of ours: say it once, put the engine's limits back, hold nothing, go on."""
         if not self._green_failed:
             self._green_failed = True
             logger.exception("greenserve failed in the scheduler; serving goes on")
+        self._green_limit(*self._green_limits)
+        self._green_enqueue(self._green_holds.release_all(self.green.clock.now(), "fault"))
 
 
 def green_class(base: type) -> type:

@@ -28,14 +28,17 @@ def wrap_get_scheduler_cls(original: Callable[..., Any]) -> Callable[..., Any]:
     return get_scheduler_cls
 
 
-def wrap_core_init(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Give the scheduler the loop that it has to wake."""
+def wrap_busy_loop(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Give the scheduler the loop that it has to wake.
 
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        original(self, *args, **kwargs)
+    Not on ``__init__``: a spawned engine process loads plugins from inside it, which is too late.
+    """
+
+    def run_busy_loop(self: Any, *args: Any, **kwargs: Any) -> Any:
         self.scheduler.green_attach(self)
+        return original(self, *args, **kwargs)
 
-    return __init__
+    return run_busy_loop
 
 
 def _relied_on(method: str, params: tuple[str, ...], reason: str) -> Seam:
@@ -65,14 +68,17 @@ def table() -> SeamTable:
                 wrap=wrap_get_scheduler_cls,
                 hooks=("green_batch_policy", "green_admission_policy", *usage_hooks),
             ),
-            Seam(
-                target="vllm.v1.engine.core:EngineCoreProc.__init__",
-                reason="wake the engine's loop when a hold ends, without polling",
-                removal="the scheduler is given a way to wake the loop",
-                where=("engine",),
-                params=("self", "vllm_config", "local_client"),
-                wrap=wrap_core_init,
-                hooks=("green_admission_policy",),
+            *(
+                Seam(
+                    target=f"vllm.v1.engine.core:{name}.run_busy_loop",
+                    reason="wake the engine's loop when a hold ends, without polling",
+                    removal="the scheduler is given a way to wake the loop",
+                    where=("engine",),
+                    params=("self",),
+                    wrap=wrap_busy_loop,
+                    hooks=("green_admission_policy",),
+                )
+                for name in ("EngineCoreProc", "DPEngineCoreProc")
             ),
             _relied_on("schedule", ("self", "throttle_prefills"), "limits before each step"),
             _relied_on(
@@ -90,6 +96,7 @@ def table() -> SeamTable:
             _relied_on("_preempt_request", ("self", "request"), "count preemptions"),
             _relied_on("get_request_counts", ("self",), "held requests count as waiting"),
             _relied_on("has_requests", ("self",), "held requests must not spin the loop"),
+            _relied_on("has_finished_requests", ("self",), "held requests are not finished ones"),
             Seam(
                 target=f"{_OUTPUTS}:OutputProcessor.add_request",
                 reason="attach marks to the engine request, for pooling and n > 1 too",

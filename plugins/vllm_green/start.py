@@ -7,15 +7,20 @@ asked for and not active must never serve.
 
 from __future__ import annotations
 
+import functools
+import logging
 import multiprocessing
 import os
 import sys
 
+from green_core import preflight
 from green_core.activation import activate
 from green_core.config import ENV_PREFIX
 from green_core.errors import EngineUnsupported
 from vllm_green.versions import require_verified
 
+# Policy families with a lever in this pack.
+SERVED = ("batch", "admission")
 _started_in = 0
 _RAY_PREFIXES = "VLLM_RAY_EXTRA_ENV_VAR_PREFIXES_TO_COPY"
 # Modules whose presence tells that this process serves or runs batches over the OpenAI API.
@@ -26,17 +31,20 @@ _HTTP_MODULES = (
 )
 
 
-def start() -> None:
-    """Apply the seams that this process needs; idempotent per process (FIELD P1)."""
+def start(path: str | None = None) -> None:
+    """Resolve the configuration where that was not done yet, and apply the seams that this
+    process needs; idempotent per process (FIELD P1).
+    """
     global _started_in  # noqa: PLW0603 - the one flag that makes register() idempotent
+    activate(path, check=functools.partial(preflight.check, served=SERVED))
     if _started_in == os.getpid():
         return
-    activate()
     roles = process_roles()
     if roles:
         require_verified()
         _refuse_bypasses()
         _reach_ray_actors()
+        _log_as_vllm()
         from vllm_green.seams import table
 
         for role in roles:
@@ -82,3 +90,10 @@ def _reach_ray_actors() -> None:
     listed = [p for p in os.environ.get(_RAY_PREFIXES, "").split(",") if p]
     if ENV_PREFIX not in listed:
         os.environ[_RAY_PREFIXES] = ",".join([*listed, ENV_PREFIX])
+
+
+def _log_as_vllm() -> None:
+    """Write our log lines where and as vLLM writes its own."""
+    theirs, ours = logging.getLogger("vllm"), logging.getLogger("greenserve")
+    ours.handlers, ours.propagate = theirs.handlers, False
+    ours.setLevel(theirs.level)

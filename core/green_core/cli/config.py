@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from green_core import config as configuration
+from green_core import preflight
 from green_core.cli.common import Commands, add_config
 from green_core.switch import is_off
 
@@ -30,6 +31,7 @@ def register(commands: Commands) -> None:
 
 def _check(arguments: argparse.Namespace) -> int:
     resolved = configuration.load(arguments.config)
+    preflight.check(resolved.config)
     lines = list(_values(resolved))
     width = max(len(line) for line, _ in lines)
     for line, origin in lines:

@@ -39,7 +39,11 @@ from green_core.values import (
 
 SECONDS_PER_YEAR = 365.25 * 86_400.0
 MAX_GAP_S = 10.0
-PLAUSIBLE_POWER = 3.0  # times the devices' power limit; above it a reading is not believed
+# Above this a reading is not believed: times the devices' power limit as the table has it, and
+# never less than what any single device draws, since a meter may see more than the model does
+# (a whole CPU package where the engine was given a few cores).
+PLAUSIBLE_POWER = 3.0
+PLAUSIBLE_W = 3000.0
 MIN_LAG_S, MAX_LAG_S = 0.2, 30.0
 
 
@@ -60,7 +64,7 @@ class Attributor:
 
     ``start_s`` is when accounting begins. After ``max_gap_s`` without a usable reading the time
     is given up to the model; ``max_power_w`` is the most all devices can draw together (by
-    default ``PLAUSIBLE_POWER`` times their limit).
+    default ``PLAUSIBLE_POWER`` times their limit, at least ``PLAUSIBLE_W``).
     """
 
     def __init__(
@@ -101,7 +105,7 @@ class Attributor:
                 method=meter.method,
                 model_method=model.method,
                 period_s=meter.period_s,
-                max_w=max_power_w or PLAUSIBLE_POWER * model.max_w,
+                max_w=max_power_w or max(PLAUSIBLE_POWER * model.max_w, PLAUSIBLE_W),
                 max_gap_s=max_gap_s,
                 start_s=start_s,
             )

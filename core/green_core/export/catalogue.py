@@ -25,7 +25,12 @@ class MetricSpec(msgspec.Struct, frozen=True):
 
 _ENERGY_BUCKETS_J = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 1e5)
 _HOLD_BUCKETS_S = (0.1, 0.3, 1.0, 10.0, 60.0, 600.0, 3_600.0, 14_400.0, 43_200.0, 86_400.0)
-_OVERHEAD_BUCKETS_S = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 5e-2)
+# Fine around the goal of 50 us per step, so that percentiles read from it mean something.
+_OVERHEAD_BUCKETS_S = (
+    *(us / 1e6 for us in range(5, 60, 5)),
+    *(us / 1e6 for us in (60, 70, 80, 90, 100, 120, 150, 200, 250, 300, 400, 500, 700)),
+    *(1e-3, 2e-3, 5e-3, 1e-2, 5e-2),
+)
 
 _SPECS = (
     # --- energy and carbon

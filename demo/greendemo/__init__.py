@@ -1,0 +1,1 @@
+"""The parts of the demo; ``demo/run.py`` puts them together."""

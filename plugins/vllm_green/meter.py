@@ -1,0 +1,134 @@
+"""The meter of a scheduler: accounts of unfinished requests, and the steps between
+``schedule`` and ``update_from_output``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from green_core.runtime import Runtime
+from green_core.values import RequestFacts, RequestRecord, StepShare, StepView
+from vllm_green.account import Account, attach, open_account
+
+# A step that starts this soon after the last one ended counts from that end: the time between
+# is the engine's own work for the batch, not idleness.
+_CONTINUOUS_S = 0.01
+
+
+class _Flying(NamedTuple):
+    """A step under way: what it computes, and the accounts that close with it, since their
+    requests ended meanwhile.
+    """
+
+    start_s: float
+    shares: list[StepShare]
+    tokens: dict[str, int]
+    leaving: list[RequestFacts]
+
+
+class StepMeter:
+    """Used from the engine's thread only."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._accounts: dict[str, Account] = {}
+        self._flying: dict[int, _Flying] = {}
+        self._busy_until_s = 0.0
+
+    def __getitem__(self, request_id: str) -> Account:
+        return self._accounts[request_id]
+
+    def get(self, request_id: str) -> Account | None:
+        """The open account of a request."""
+        return self._accounts.get(request_id)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._accounts)
+
+    def open(self, request: Any) -> Account:
+        """Open the account of an engine request."""
+        account = open_account(request, self._runtime.config, self._runtime.clock)
+        self._accounts[request.request_id] = account
+        return account
+
+    def next_turn(self, session: Any, requests: dict[str, Any]) -> None:
+        """Each turn of a streaming session is an answer, and has an account of its own."""
+        from vllm.v1.request import RequestStatus
+
+        waits = session.status == RequestStatus.WAITING_FOR_STREAMING_REQ
+        request_id = session.request_id
+        if request_id in requests and request_id not in self._accounts and not waits:
+            self.open(session)
+
+    def note(self, output: Any, start_s: float) -> None:
+        """Remember what a scheduled step will compute."""
+        shares = []
+        accounts = self._accounts
+        for request_id, tokens in output.num_scheduled_tokens.items():
+            account = accounts[request_id]
+            context = account.request.num_computed_tokens
+            before = context - tokens
+            if account.first_scheduled_s is None:
+                account.first_scheduled_s = start_s
+                account.cached_tokens = min(before, account.prompt_tokens)
+            left = account.prompt_tokens - before
+            prefill = 0 if left <= 0 else min(tokens, left)
+            shares.append(StepShare(request_id, prefill, tokens - prefill, context))
+        self._flying[id(output)] = _Flying(start_s, shares, output.num_scheduled_tokens, [])
+
+    def price(self, output: Any, overhead_s: float) -> bool:
+        """Hand a finished step to the runtime; false when it computed nothing."""
+        flying = self._flying.pop(id(output), None)
+        if flying is None:
+            return False
+        start_s = flying.start_s
+        end_s = self._runtime.clock.now()
+        if start_s - self._busy_until_s < _CONTINUOUS_S:
+            start_s = self._busy_until_s  # also keeps run-ahead steps from overlapping
+        self._busy_until_s = end_s
+        step = StepView(min(start_s, end_s), end_s, tuple(flying.shares))
+        self._runtime.step(step, overhead_s)
+        self._leave(flying)
+        return True
+
+    def answer(self, output: Any, requests: dict[str, Any]) -> None:
+        """Put the account into an output that ends its request, or may end it."""
+        account = self._accounts.get(output.request_id)
+        if account is None:
+            return
+        if output.finish_reason is not None:
+            record = self.close(output.request_id, str(output.finish_reason))
+            if account.request.resumable:
+                self.next_turn(account.request, requests)
+        elif account.has_stop_strings:
+            # The front may end it on a stop string, without another word from here.
+            now_s = self._runtime.clock.now()
+            record = self._runtime.peek(account.facts(output.request_id, now_s, "running"))
+        else:
+            return
+        if record is not None:
+            attach(output, record)
+
+    def close(self, request_id: str, reason: str) -> RequestRecord | None:
+        """Close an account; with a step under way it is final only after that step."""
+        account = self._accounts.pop(request_id)
+        if reason == "abort" and account.has_stop_strings and account.request.num_output_tokens:
+            reason = "stop_string_or_abort"
+        facts = account.facts(request_id, self._runtime.clock.now(), reason)
+        for flying in reversed(self._flying.values()):
+            if request_id in flying.tokens:  # the engine ran ahead: that step is its cost too
+                flying.leaving.append(facts)
+                return self._runtime.peek(facts)
+        return self._runtime.finish(facts)
+
+    def close_all(self, reason: str) -> None:
+        """Close every account at the end of the process."""
+        for request_id in list(self._accounts):
+            self.close(request_id, reason)
+        for flying in self._flying.values():
+            self._leave(flying)
+
+    def _leave(self, flying: _Flying) -> None:
+        while flying.leaving:
+            self._runtime.finish(flying.leaving.pop())

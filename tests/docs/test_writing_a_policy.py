@@ -1,0 +1,74 @@
+"""The example in docs/writing-a-policy.md, run as a reader would run it."""
+
+import re
+import sys
+import tomllib
+from importlib.metadata import entry_points
+
+import pytest
+
+from green_core import Admit, ConfigError, GridState, GridView, Hold, RequestView
+from green_core import config as configuration
+from green_core.manager import GROUP, GreenManager
+
+PAGE = "docs/writing-a-policy.md"
+
+
+@pytest.fixture
+def installed(blocks, tmp_path, monkeypatch):
+    """The page's files in a folder on the path, with the metadata that installing would write."""
+    metadata = tmp_path / "patient_tenants-1.0.dist-info"
+    metadata.mkdir()
+    for page, language, rest, code in blocks:
+        if page == PAGE and language == "python":
+            (tmp_path / re.fullmatch(r"file=(\w+\.py)", rest)[1]).write_text(code, "utf-8")
+        elif page == PAGE and language == "toml" and "[project]" in code:
+            project = tomllib.loads(code)["project"]
+            (group,) = project["entry-points"].items()
+            lines = [f"[{group[0]}]", *(f"{name} = {value}" for name, value in group[1].items())]
+            (metadata / "entry_points.txt").write_text("\n".join(lines), "utf-8")
+            (metadata / "METADATA").write_text(
+                f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+            )
+        elif page == PAGE and language == "toml":
+            (tmp_path / "green.toml").write_text(code, "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path
+    for name in ("patient_tenants", "test_patient_tenants"):
+        sys.modules.pop(name, None)
+
+
+def test_the_examples_own_tests_pass(installed):
+    import test_patient_tenants as example
+
+    tests = [value for name, value in vars(example).items() if name.startswith("test_")]
+    assert len(tests) == 2
+    for test in tests:
+        test()
+
+
+def test_the_example_is_found_by_its_entry_point_and_its_parameters_are_checked(installed):
+    assert "patient_tenants" in entry_points(group=GROUP).names
+    config = configuration.load(installed / "green.toml", env={}).config
+    assert config.policies.shadow == ("admission",)
+    decide = GreenManager(config).policy("admission")
+    grid = GridView(400.0, "average", "DE", 0.0, 3600.0, "test", False, GridState.DIRTY)
+    request = RequestView("r", "reports", "flex", 100.0, 90.0, 7200.0, 10, 100, 2.0)
+    assert decide(request, grid) == Hold(160.0, "grid is dirty")
+    chat = RequestView("r", "chat", "flex", 100.0, 90.0, 7200.0, 10, 100, 2.0)
+    assert isinstance(decide(chat, grid), Admit)
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [("tenats = []", r"policies\.patient_tenants\.tenats"), ("recheck_s = 0.0", "recheck_s")],
+)
+def test_a_bad_parameter_of_the_example_is_refused_with_its_path(installed, table, says):
+    file = installed / "bad.toml"
+    known = 'tenants = ["a"]\n' if "recheck" in table else ""
+    file.write_text(
+        f'[policies]\nadmission = "patient_tenants"\n[policies.patient_tenants]\n{known}{table}\n'
+    )
+    manager = GreenManager(configuration.load(file, env={}).config)
+    with pytest.raises(ConfigError, match=says):
+        manager.policy("admission")

@@ -1,0 +1,164 @@
+"""Two API servers over one engine, whose energy a (scripted) NVML counter measures."""
+
+import threading
+import time
+
+import httpx
+import pytest
+from vllm_server import Server, until
+
+from green_core.export.ledger import balance
+
+pytestmark = pytest.mark.server
+
+
+def _settled(server: Server, answer: dict) -> dict:
+    return until(lambda: server.ledger(answer["id"]), "the settled ledger row")[0]
+
+
+def _cost_j(server: Server, **body) -> float:
+    answer = server.complete(ignore_eos=True, temperature=0, **body)
+    return _settled(server, answer)["energy_j"]
+
+
+def test_an_answer_leaves_unsettled_and_the_ledger_settles_it(metered_server):
+    answer = metered_server.complete(max_tokens=20, ignore_eos=True)
+    green = answer["usage"]["green"]
+    assert green["settled"] is False
+    row = _settled(metered_server, answer)
+    assert row["settled"] == 1
+    assert row["method"] == "measured:nvml-counter"
+
+
+def test_two_api_servers_show_the_same_work_once(metered_server):
+    """FIELD P28."""
+    before = metered_server.metric("greenserve_requests_total")
+    for _ in range(12):  # a new connection each: the kernel spreads them over both servers
+        with httpx.Client(base_url=metered_server.url, timeout=60) as client:
+            body = {"model": "smol", "prompt": "Once", "max_tokens": 2}
+            assert client.post("/v1/completions", json=body).status_code == 200
+    until(
+        lambda: metered_server.metric("greenserve_requests_total") == before + 12,
+        "exactly twelve more requests",
+    )
+    seen = set()
+    for _ in range(12):
+        with httpx.Client(base_url=metered_server.url, timeout=60) as client:
+            text = client.get("/metrics").text
+            lines = [x for x in text.splitlines() if x.startswith("greenserve_requests_total")]
+            seen.add(tuple(lines))
+    assert len(seen) == 1
+
+
+def test_requests_and_idle_add_up_to_the_counter(metered_server, nvml):
+    """FIELD E8, E9, E12."""
+    for number in range(4):
+        metered_server.complete(prompt=f"Story {number}", max_tokens=16, ignore_eos=True)
+    instances = until(lambda: balance(metered_server.ledger_path), "the ledger")
+    assert len(instances) == 1
+    active = "greenserve_active_energy_joules_total"
+    idle = "greenserve_idle_energy_joules_total"
+
+    def sums():
+        metered_server.metric(active)  # a scrape has the idle engine bring its books up to date
+        time.sleep(0.5)
+        return nvml.counter_j(), metered_server.metric(active) + metered_server.metric(idle)
+
+    first_counter_j, first_sum_j = sums()
+    metered_server.complete(max_tokens=60, ignore_eos=True)
+    nvml.set_power(160.0)
+    time.sleep(3)
+    second_counter_j, second_sum_j = sums()
+    nvml.set_power(80.0)
+    delta_j = second_counter_j - first_counter_j
+    # The books lag the counter by less than two seconds of the power in force.
+    assert second_sum_j - first_sum_j == pytest.approx(delta_j, abs=2 * 160.0)
+    assert delta_j > 3 * 160.0
+    assert metered_server.metric("greenserve_meter_gaps_total") == 0
+
+
+def test_decoding_costs_more_than_prefilling_at_equal_tokens(metered_server):
+    words = " word" * 110
+    prefill_j = _cost_j(metered_server, prompt="Count:" + words, max_tokens=10)
+    decode_j = _cost_j(metered_server, prompt="Count:" + " word" * 9, max_tokens=110)
+    assert decode_j > prefill_j
+
+
+def test_a_cached_prompt_costs_less_than_a_cold_one(metered_server):
+    prompt = "The quick brown fox jumps over the lazy dog. " * 60
+    cold = metered_server.complete(prompt=prompt, max_tokens=2, ignore_eos=True)
+    warm = metered_server.complete(prompt=prompt, max_tokens=2, ignore_eos=True)
+    cold, warm = _settled(metered_server, cold), _settled(metered_server, warm)
+    assert cold["cached_tokens"] == 0
+    assert warm["cached_tokens"] > 500
+    assert warm["energy_j"] < cold["energy_j"]
+    assert warm["avoided_j"] > 0
+
+
+def test_eight_together_cost_less_each_than_one_alone(metered_server):
+    """FIELD E9."""
+    alone_j = _cost_j(metered_server, prompt="Alone", max_tokens=48)
+    answers: list[dict] = []
+
+    def ask(number: int) -> None:
+        with httpx.Client(base_url=metered_server.url, timeout=120) as client:
+            body = {"model": "smol", "prompt": f"Together {number}", "max_tokens": 48}
+            reply = client.post("/v1/completions", json={**body, "ignore_eos": True})
+            answers.append(reply.json())
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    together_j = [_settled(metered_server, answer)["energy_j"] for answer in answers]
+    assert len(together_j) == 8
+    assert max(together_j) < alone_j
+
+
+def test_a_lost_driver_leaves_a_gap_and_no_failed_request(metered_server, nvml):
+    """FIELD E17."""
+    before = metered_server.metric("greenserve_meter_gaps_total")
+    nvml.set_error("nvmlDeviceGetTotalEnergyConsumption", 15)  # GPU is lost
+    answer = metered_server.complete(max_tokens=20, ignore_eos=True)
+
+    def gap():
+        metered_server.complete(max_tokens=2)
+        return metered_server.metric("greenserve_meter_gaps_total") > before
+
+    until(gap, "the gap to be counted", 60)
+    row = _settled(metered_server, answer)
+    assert "meter gap" in row["method"]
+    assert row["energy_j"] > 0
+    nvml.clear_errors()
+
+    def measured():
+        answer = metered_server.complete(max_tokens=4)
+        return _settled(metered_server, answer)["method"] == "measured:nvml-counter"
+
+    until(measured, "measuring to recover", 60)
+
+
+def test_sigterm_drains_held_requests_and_closes_balanced_books(metered_server):
+    """Last of this server: it was started with --shutdown-timeout, so it drains."""
+    answers = []
+
+    def flex() -> None:
+        with httpx.Client(base_url=metered_server.url, timeout=120) as client:
+            reply = client.post(
+                "/v1/completions",
+                json={"model": "smol", "prompt": "Once", "max_tokens": 6, "ignore_eos": True},
+                headers={"X-Green-Deadline-S": "600"},
+            )
+            answers.append((reply.status_code, reply.json()))
+
+    thread = threading.Thread(target=flex)
+    thread.start()
+    until(lambda: metered_server.metric("greenserve_held_requests") == 1, "the hold")
+    metered_server.terminate(90)
+    thread.join(30)
+    assert answers, "the held client was left hanging"
+    status, body = answers[0]
+    assert (status, body["usage"]["completion_tokens"]) == (200, 6)
+    (books,) = balance(metered_server.ledger_path)
+    assert books.balanced
