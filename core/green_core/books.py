@@ -65,6 +65,7 @@ class Books:
         self.last_step: StepView | None = None
         self.estimator = RunTimeEstimator()
         self.dirty = True
+        self.busy_since_s: float | None = None  # when the oldest step under way began
         self._signal = signal
         self._faults = faults
         self._metrics_dir = metrics_dir
@@ -141,13 +142,14 @@ class Books:
 
     def settle(self, now_s: float, *, at_once: bool) -> bool:
         """Settle, write and count what the meter has passed; answers whether anything was due."""
+        busy_since_s = self.busy_since_s  # before pricing: that step may end meanwhile
         self.price()
         if not at_once and now_s - self._settled_at_s < self._settle_period_s:
             return False
         self._settled_at_s = now_s
         self.dirty = False
         reading = self._meter.read() if self._meter else None
-        self._deliver(self._attributor.advance(now_s, reading))
+        self._deliver(self._attributor.advance(now_s, reading, busy_since_s))
         if self._attributor.pending:
             self.dirty = True
         return True

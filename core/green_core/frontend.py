@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from prometheus_client import CollectorRegistry, generate_latest
 
 from green_core import config as configuration
 from green_core.activation import activate, live, run_dir
@@ -72,11 +73,17 @@ class Frontend:
         """Attributes for the span of one engine request."""
         return dict(span_attributes(from_wire(record), self.engine))
 
-    def serve_metrics(self, registry: Any) -> None:
-        """Register the collector that shows the engine's metrics; once per registry."""
-        if not getattr(registry, "_greenserve", False):
-            registry.register(GreenCollector(self._folder / METRICS_FOLDER, self._poke))
-            registry._greenserve = True
+    def metrics_text(self) -> bytes:
+        """What the engine's processes published, in Prometheus' text format; may read files."""
+        if not self.config.telemetry.metrics:
+            return b""
+        return generate_latest(self._metrics)
+
+    @functools.cached_property
+    def _metrics(self) -> CollectorRegistry:
+        registry = CollectorRegistry()
+        registry.register(GreenCollector(self._folder / METRICS_FOLDER, self._poke))
+        return registry
 
     def _poke(self) -> None:
         """An idle engine sleeps; have it bring its figures up to date for the next scrape."""

@@ -1,9 +1,10 @@
 """The one door for an adapter's engine loop: signal, policies, metering, ledger, metrics.
 
-Threads: the engine's own thread calls :meth:`Runtime.plan`, :meth:`admit_all`, :meth:`step` and
-:meth:`finish`; each returns at once and never raises. One housekeeping thread prices steps, reads
-meters, settles energy, writes the ledger and publishes metrics; it sleeps without a time-out
-while the engine is idle. A watcher thread, blocked in the kernel, tells of config changes.
+Threads: the engine's own thread calls :meth:`Runtime.plan`, :meth:`admit_all`,
+:meth:`busy_since`, :meth:`step` and :meth:`finish`; each returns at once and never raises. One
+housekeeping thread prices steps, reads meters, settles energy, writes the ledger and publishes
+metrics; it sleeps without a time-out while the engine is idle. A watcher thread, blocked in the
+kernel, tells of config changes.
 """
 
 from __future__ import annotations
@@ -156,6 +157,14 @@ class Runtime:
         """Account for a finished step; ``overhead_s`` is what greenserve itself cost in it."""
         self._books.step(step, overhead_s)
         self._touch()
+
+    def busy_since(self, at_s: float | None) -> None:
+        """When the oldest step under way began; ``None``: none is under way.
+
+        Say so when a step begins, and again after each :meth:`step`. Its time is then never
+        taken for idle while it runs, however long that is.
+        """
+        self._books.busy_since_s = at_s
 
     def finish(self, facts: RequestFacts) -> RequestRecord | None:
         """Close a request's account; ``None`` once metering broke."""

@@ -159,14 +159,11 @@ def wrap_usage(original: Original) -> Original:
 
 
 def wrap_registry(original: Original) -> Original:
-    """Serve the engine's metrics from every API server; the engine must be live by now."""
+    """Stop the start-up if the engine is not green, before anything is served (FIELD P2, P3)."""
 
     def get_prometheus_registry() -> Any:
         _ = frontend().engine
-        registry = original()
-        if frontend().config.telemetry.metrics:
-            frontend().serve_metrics(registry)
-        return registry
+        return original()
 
     return get_prometheus_registry
 

@@ -76,21 +76,39 @@ class StepMeter:
             prefill = 0 if left <= 0 else min(tokens, left)
             shares.append(StepShare(request_id, prefill, tokens - prefill, context))
         self._flying[id(output)] = _Flying(start_s, shares, output.num_scheduled_tokens, [])
+        if len(self._flying) == 1:
+            self._tell_busy()
 
     def price(self, output: Any, overhead_s: float) -> bool:
         """Hand a finished step to the runtime; false when it computed nothing."""
         flying = self._flying.pop(id(output), None)
         if flying is None:
             return False
-        start_s = flying.start_s
+        start_s = self._began_s(flying)
         end_s = self._runtime.clock.now()
-        if start_s - self._busy_until_s < _CONTINUOUS_S:
-            start_s = self._busy_until_s  # also keeps run-ahead steps from overlapping
         self._busy_until_s = end_s
         step = StepView(min(start_s, end_s), end_s, tuple(flying.shares))
         self._runtime.step(step, overhead_s)
         self._leave(flying)
+        self._drop_before(flying)
+        self._tell_busy()
         return True
+
+    def _began_s(self, flying: _Flying) -> float:
+        if flying.start_s - self._busy_until_s < _CONTINUOUS_S:
+            return self._busy_until_s  # also keeps run-ahead steps from overlapping
+        return flying.start_s
+
+    def _drop_before(self, ended: _Flying) -> None:
+        """Steps end in order: one that began earlier and has not ended was lost to a fault."""
+        for key, flying in list(self._flying.items()):
+            if flying.start_s >= ended.start_s:
+                return
+            self._leave(self._flying.pop(key))
+
+    def _tell_busy(self) -> None:
+        oldest = next(iter(self._flying.values()), None)
+        self._runtime.busy_since(None if oldest is None else self._began_s(oldest))
 
     def answer(self, output: Any, requests: dict[str, Any]) -> None:
         """Put the account into an output that ends its request, or may end it."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from green_core.seams import Seam, SeamTable
-from vllm_green import front
+from vllm_green import front, http
 
 _SCHEDULER = "vllm.v1.core.sched.scheduler:Scheduler"
 _OUTPUTS = "vllm.v1.engine.output_processor"
@@ -144,12 +144,21 @@ def table() -> SeamTable:
             ),
             Seam(
                 target="vllm.entrypoints.serve.instrumentator.metrics:get_prometheus_registry",
-                reason="/metrics is right with several API servers",
-                removal="vLLM lets plugins register collectors in multiprocess mode",
+                reason="first moment after the engine is up at which a start-up can be stopped",
+                removal="vLLM reports plugins that failed in the engine's process",
                 where=("http",),
                 params=(),
                 wrap=front.wrap_registry,
                 hooks=usage_hooks,
+            ),
+            Seam(
+                target="vllm.v1.engine.async_llm:AsyncLLM.shutdown",
+                reason="answer 503 to requests that no engine will answer after a shutdown",
+                removal="vLLM drains its engine before it stops several API servers",
+                where=("http",),
+                params=("self", "timeout"),
+                wrap=http.wrap_shutdown,
+                hooks=("green_admission_policy",),
             ),
             *(
                 Seam(

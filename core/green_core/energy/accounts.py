@@ -52,6 +52,13 @@ class Account(Tally):
         self.settled = Tally()
         self.methods: set[str] = set()
 
+    def take_idle(self) -> None:
+        """Add what settling shared out to the estimate, where that is final by itself."""
+        shared = self.settled
+        self.idle_j += shared.idle_j
+        self.operational_g += shared.operational_g
+        self.embodied_g += shared.embodied_g
+
 
 class PricedStep:
     """A step on its way from the engine thread to settling.
@@ -64,18 +71,27 @@ class PricedStep:
     __slots__ = (
         "accounts",
         "cost",
+        "decode_tokens",
         "end_s",
         "from_s",
         "grams_per_j",
         "left",
         "methods",
+        "prefill_tokens",
         "settled_g",
         "settled_j",
         "shares",
     )
 
     def __init__(
-        self, step: StepView, accounts: list[Account], cost: StepCost, grams_per_j: float
+        self,
+        step: StepView,
+        accounts: list[Account],
+        cost: StepCost,
+        *,
+        grams_per_j: float,
+        prefill_tokens: int,
+        decode_tokens: int,
     ) -> None:
         self.from_s = step.start_s
         self.end_s = max(step.start_s, step.end_s)
@@ -83,22 +99,20 @@ class PricedStep:
         self.accounts = accounts
         self.cost = cost
         self.grams_per_j = grams_per_j
+        self.prefill_tokens = prefill_tokens
+        self.decode_tokens = decode_tokens
         self.left = 1.0
         self.settled_j = 0.0
         self.settled_g = 0.0  # embodied
         self.methods: set[str] = set()
 
-    def distribute(self) -> tuple[int, int]:
-        """Hand the settled energy to the requests by the step model's shares.
-
-        Answers the prefill and decode tokens that the step computed.
-        """
+    def distribute(self) -> None:
+        """Hand the settled energy to the requests by the step model's shares."""
         cost = self.cost
         modelled_j = cost.total_j
         scale = self.settled_j / modelled_j
         embodied = self.settled_g / modelled_j
         per_dynamic = 1.0 + cost.static_per_dynamic
-        prefill_tokens = decode_tokens = 0
         for share, account, compute_j, memory_j in zip(
             self.shares, self.accounts, cost.compute_j, cost.memory_j, strict=True
         ):
@@ -111,12 +125,9 @@ class PricedStep:
             tally.operational_g += energy_j * self.grams_per_j
             tally.embodied_g += weight_j * embodied
             account.methods |= self.methods
-            prefill, decode = share.prefill_tokens, share.decode_tokens
+            prefill = share.prefill_tokens
             if prefill:
-                tally.prefill_j += energy_j * prefill / (prefill + decode)
-            prefill_tokens += prefill
-            decode_tokens += decode
-        return prefill_tokens, decode_tokens
+                tally.prefill_j += energy_j * prefill / (prefill + share.decode_tokens)
 
 
 def join_methods(methods: set[str], default: str) -> str:

@@ -10,6 +10,10 @@ final record follows from ``advance``. Each stretch of time between two moves of
 split between idle time and the parts of steps that fall into it; a step that straddles the
 border is split by time. A stretch that no meter vouches for is priced by the step model and says
 so in ``method``.
+
+A step is known once it has ended, so time is settled only up to where no unknown step can reach
+back. An adapter says since when the engine has been at work; for one that does not, a lag is
+guessed from recent steps, and time that passed for idle by mistake is paid back.
 """
 
 from __future__ import annotations
@@ -45,6 +49,8 @@ MAX_GAP_S = 10.0
 PLAUSIBLE_POWER = 3.0
 PLAUSIBLE_W = 3000.0
 MIN_LAG_S, MAX_LAG_S = 0.2, 30.0
+# A step under way for longer was lost by a fault, or is one whose time is paid back later.
+MAX_STEP_S = 60.0
 
 
 class Totals(msgspec.Struct, frozen=True):
@@ -84,6 +90,8 @@ class Attributor:
         self._signal = signal
         self._pue = config.pue
         self._shares_idle = config.idle == "shared"
+        # Nothing but shared idle energy comes on top of the estimates then.
+        self._final_by_model = meter is None
         self._final_at_finish = meter is None and not self._shares_idle
         self._embodied_g_per_s = (
             config.embodied_g_per_device
@@ -120,6 +128,7 @@ class Attributor:
             fit=self._fit,
             embodied_g_per_s=self._embodied_g_per_s,
             start_s=start_s,
+            distributes=meter is not None,
         )
         self._requests = 0
 
@@ -137,6 +146,7 @@ class Attributor:
             per_dynamic = 1.0 + cost.static_per_dynamic
             running = self._running
             accounts: list[Account] = []
+            prefill_tokens = decode_tokens = 0
             for share, compute_j, memory_j in zip(
                 step.shares, cost.compute_j, cost.memory_j, strict=True
             ):
@@ -149,11 +159,22 @@ class Attributor:
                 account.energy_j += weight_j
                 account.operational_g += weight_j * grams_per_j
                 account.embodied_g += weight_j * embodied
-                prefill = share.prefill_tokens
+                prefill, decode = share.prefill_tokens, share.decode_tokens
                 if prefill:
-                    account.prefill_j += weight_j * prefill / (prefill + share.decode_tokens)
+                    account.prefill_j += weight_j * prefill / (prefill + decode)
+                    prefill_tokens += prefill
+                decode_tokens += decode
                 accounts.append(account)
-            self._steps.append(PricedStep(step, accounts, cost, grams_per_j))
+            self._steps.append(
+                PricedStep(
+                    step,
+                    accounts,
+                    cost,
+                    grams_per_j=grams_per_j,
+                    prefill_tokens=prefill_tokens,
+                    decode_tokens=decode_tokens,
+                )
+            )
             self._handed_over += 1
             self._longest_s = max(duration_s, 0.98 * self._longest_s)
         self._last_end_s = max(end_s, self._last_end_s)
@@ -193,18 +214,19 @@ class Attributor:
             or self._settler.intervals.active_j > 0.0
         )
 
-    def advance(self, now_s: float, reading: MeterReading | None) -> Settled:
+    def advance(
+        self, now_s: float, reading: MeterReading | None, busy_since_s: float | None = None
+    ) -> Settled:
         """Settle all time that is known by now.
 
         ``reading`` is the meter's, taken just before (``None``: it could not be read; without
         a meter it is not looked at). While the counter has not moved nothing settles.
+        ``busy_since_s`` is when the oldest step under way began (``None``: none is, or nobody
+        says); read it before the steps that ended are handed over, or one may fall in between.
         """
         last_end_s = self._last_end_s  # before the queue: all steps up to it are then in there
         finished = self._take()
-        # A step still running is not known yet. Its time must not pass for idle: wait until a
-        # later step is known, or for longer than steps have taken lately.
-        lag_s = min(max(MIN_LAG_S, 2.0 * self._longest_s), MAX_LAG_S)
-        known_until_s = max(last_end_s, now_s - lag_s)
+        known_until_s = max(last_end_s, self._no_step_before_s(now_s, busy_since_s))
         if self._track is None:
             end_s = min(now_s, known_until_s)
             if end_s > self._settler.horizon_s:
@@ -214,6 +236,15 @@ class Attributor:
         while self._stretches and self._stretches[0].end_s <= known_until_s:
             self._settler.settle(self._stretches.popleft())
         return self._collect(finished)
+
+    def _no_step_before_s(self, now_s: float, busy_since_s: float | None) -> float:
+        """The time that no step reaches back to, as far as can be said before it has ended."""
+        # Where nobody says whether one is under way: longer than steps have taken lately.
+        lag_s = min(max(MIN_LAG_S, 2.0 * self._longest_s), MAX_LAG_S)
+        free_until_s = now_s - lag_s
+        if busy_since_s is None or now_s - busy_since_s > MAX_STEP_S:
+            return free_until_s
+        return min(free_until_s, busy_since_s)
 
     def close(self, now_s: float, reading: MeterReading | None) -> Settled:
         """Settle everything that was handed over; the tail no counter has seen by the model."""
@@ -267,6 +298,10 @@ class Attributor:
             self._requests += 1
             if self._final_at_finish:
                 records.append(estimate)
+                continue
+            if self._final_by_model:
+                account.take_idle()
+                records.append(self._estimate(facts, account, settled=True))
                 continue
             method = join_methods(account.methods, self.method)
             records.append(self._record(facts, account.settled, 1.0, method, True))

@@ -66,6 +66,10 @@ class Kit:
     def model(self) -> StepModel:
         return StepModel(self.device, self.engine)
 
+    @staticmethod
+    def signal(intensity: Callable[[float], float] = lambda at_s: 400.0) -> Signal:
+        return Signal(intensity)
+
     def attributor(
         self,
         *,

@@ -29,6 +29,7 @@ def policy_server(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) 
         folder,
         *("--enable-auto-tool-choice", "--tool-call-parser", "hermes"),
         *("--otlp-traces-endpoint", f"http://127.0.0.1:{receiver.port}"),
+        *("--shutdown-timeout", "60"),
         config=policy_config(folder),
         env={"OTEL_EXPORTER_OTLP_TRACES_INSECURE": "true"},
     )
@@ -60,7 +61,7 @@ path = "{folder}/ledger.sqlite"
 """
     server = Server(
         folder,
-        *("--api-server-count", "2", "--shutdown-timeout", "60"),
+        *("--api-server-count", "2", "--shutdown-timeout", "30"),
         config=config,
         env=nvml.env(),
     )

@@ -10,6 +10,8 @@ from crowd import Waiting
 from policy_grid import policy_config
 from vllm_server import Server, cpu_s, rss_mib, until
 
+from green_core.export.ledger import balance
+
 pytestmark = pytest.mark.server
 FLEX = {"X-Green-Class": "flex", "X-Green-Deadline-S": "600"}
 
@@ -174,15 +176,18 @@ def test_a_bad_edit_of_the_config_keeps_what_is_in_force(policy_server):
     server.configure(policy_config(server.folder))
 
 
-def test_the_books_of_the_policy_server_balance_and_sigterm_ends_held_requests(policy_server):
-    """Last of this server: it is stopped while it holds."""
+def test_sigterm_drains_held_requests_and_closes_balanced_books(policy_server):
+    """Last of this server: it was started with --shutdown-timeout, so it drains."""
     server = policy_server
     _use(server, 'admission = "test_hold"', admission="test_hold")
-    held = [Waiting(server, headers=FLEX) for _ in range(3)]
+    held = [Waiting(server, headers=FLEX, max_tokens=6, ignore_eos=True) for _ in range(3)]
     until(lambda: _held(server) == 3, "three holds")
-    server.terminate()
-    assert all(item.ended(30) for item in held), "a held client was left hanging"
+    server.terminate(90)
+    for item in held:
+        assert item.wait(30)["usage"]["completion_tokens"] == 6
     green = Path(sys.executable).with_name("green")
     command = [green, "ledger", "check", "--ledger", server.ledger_path]
     check = subprocess.run(command, check=False, capture_output=True, text=True)
     assert check.returncode == 0, check.stdout + check.stderr
+    (books,) = balance(server.ledger_path)
+    assert books.closed

@@ -61,8 +61,9 @@ class DecisionContract(AdapterContract):
     def test_the_smallest_plan_still_makes_progress(self) -> None:
         policy = ScriptedPolicy(plan(max_running=1, max_tokens=1))
         with self.rig(BATCH, scripted=policy) as rig:
-            rig.engine.submit("first", output_tokens=2)
+            rig.engine.submit("endless", output_tokens=900)
             rig.until(lambda: rig.engine.limits() == (1, 1), "the plan is in force")
+            rig.engine.abort("endless")
             for number in range(4):
                 rig.engine.submit(f"r{number}", prompt_tokens=20, output_tokens=3)
             rig.run()
