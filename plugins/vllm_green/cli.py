@@ -1,9 +1,10 @@
 """``--plugins`` and ``--green-config`` on vLLM's command line.
 
 vLLM has no such flags. It loads plugins from inside ``AsyncEngineArgs.add_cli_args`` and calls
-``EngineArgs.add_cli_args`` next, so that one call is intercepted, and put back at once. The
-actions do the work, since ``from_cli_args`` drops what it does not know; they also see
-``--plugins=green`` and vLLM's YAML config files, which a look at ``sys.argv`` would miss.
+``EngineArgs.add_cli_args`` next, once for each of its subcommands, so that call is intercepted
+until one of these parsers starts to parse. The actions do the work, since ``from_cli_args`` drops
+what it does not know; they also see ``--plugins=green`` and vLLM's YAML config files, which a
+look at ``sys.argv`` would miss.
 """
 
 from __future__ import annotations
@@ -22,15 +23,21 @@ MIDDLEWARE = "vllm_green.http.GreenMiddleware"
 
 
 def offer_flags() -> None:
-    """Add the flags to the parser that is being built."""
+    """Add the flags to every parser that vLLM builds from now on, until one of them parses."""
     from vllm.engine.arg_utils import EngineArgs
 
     original = EngineArgs.__dict__["add_cli_args"]
 
-    def add_cli_args(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-        EngineArgs.add_cli_args = original
-        parser = EngineArgs.add_cli_args(parser)
+    def add_cli_args(parser: Any) -> Any:
+        parser = original.__func__(parser)
         add_flags(parser)
+        parse = parser.parse_known_args
+
+        def parse_known_args(*args: Any, **kwargs: Any) -> Any:
+            EngineArgs.add_cli_args = original
+            return parse(*args, **kwargs)
+
+        parser.parse_known_args = parse_known_args
         return parser
 
     EngineArgs.add_cli_args = staticmethod(add_cli_args)

@@ -158,6 +158,19 @@ def wrap_usage(original: Original) -> Original:
     return __init__
 
 
+def wrap_make_async(original: Original) -> Original:
+    """Let work that is moved to a thread know which answer it is for."""
+
+    def make_async(func: Original, executor: Any = None) -> Original:
+        def in_context(context: contextvars.Context, *args: Any, **kwargs: Any) -> Any:
+            return context.run(func, *args, **kwargs)
+
+        run = original(in_context, executor)
+        return lambda *args, **kwargs: run(contextvars.copy_context(), *args, **kwargs)
+
+    return make_async
+
+
 def wrap_registry(original: Original) -> Original:
     """Stop the start-up if the engine is not green, before anything is served (FIELD P2, P3)."""
 

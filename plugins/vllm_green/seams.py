@@ -94,6 +94,7 @@ def table() -> SeamTable:
                 "abort held requests, close accounts",
             ),
             _relied_on("_preempt_request", ("self", "request"), "count preemptions"),
+            _relied_on("shutdown", ("self",), "close accounts and books"),
             _relied_on("get_request_counts", ("self",), "held requests count as waiting"),
             _relied_on("has_requests", ("self",), "held requests must not spin the loop"),
             _relied_on("has_finished_requests", ("self",), "held requests are not finished ones"),
@@ -149,6 +150,15 @@ def table() -> SeamTable:
                 where=("http",),
                 params=(),
                 wrap=front.wrap_registry,
+                hooks=usage_hooks,
+            ),
+            Seam(
+                target="vllm.entrypoints.pooling.base.serving:make_async",
+                reason="pooling answers build their usage in a thread, outside the task's context",
+                removal="vLLM carries the context into its threads",
+                where=("http",),
+                params=("func", "executor"),
+                wrap=front.wrap_make_async,
                 hooks=usage_hooks,
             ),
             Seam(
