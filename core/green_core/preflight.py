@@ -19,17 +19,10 @@ from green_core.marks import MarkReader
 def check(config: GreenConfig, *, served: Collection[str] | None = None) -> None:
     """Raise ``GreenError`` for the first thing that cannot work.
 
-    ``served`` are the policy families that the adapter has levers for: a policy that nothing
-    would ever call is refused (FIELD P21). ``None`` leaves that open.
+    ``served`` are the policy families that the adapter has levers for; ``None`` leaves that open.
     """
-    for family in FAMILIES:
-        name = config.policies.choice(family)
-        require(
-            served is None or not name or family in served,
-            f"policies.{family}",
-            f"is {name!r}, but this engine's pack has no lever for {family} policies yet",
-            "Served: " + ", ".join(sorted(served or ())),
-        )
+    if served is not None:
+        require_levers(config, served)
     manager = GreenManager(config)
     for family in FAMILIES:
         manager.policy(family)
@@ -43,6 +36,18 @@ def check(config: GreenConfig, *, served: Collection[str] | None = None) -> None
     MarkReader(config.marks)
     _check_meter_name(config, manager)
     _check_ledger(config)
+
+
+def require_levers(config: GreenConfig, served: Collection[str]) -> None:
+    """Refuse a policy that nothing would ever call (FIELD P21)."""
+    for family in FAMILIES:
+        name = config.policies.choice(family)
+        require(
+            not name or family in served,
+            f"policies.{family}",
+            f"is {name!r}, but this engine's pack has no lever for {family} policies yet",
+            "Served: " + ", ".join(sorted(served)),
+        )
 
 
 def _check_meter_name(config: GreenConfig, manager: GreenManager) -> None:

@@ -43,6 +43,7 @@ from green_core.watch import Watcher
 logger = logging.getLogger("greenserve")
 
 BUSY_PERIOD_S = 0.05  # how often steps are priced while the engine works
+CLOSE_S = 1.5
 METRICS_FOLDER = "metrics"
 POKE_FILE = "poke"  # touched by a scrape
 # Tables that a running process reads once; a change there needs a restart, and is said to.
@@ -55,8 +56,8 @@ class Runtime:
     ``run_dir`` is shared with the API servers (metrics, switch); ``anchor_s`` is the epoch time
     that a replayed signal counts from, the same in all processes. ``on_wake`` is called from the
     housekeeping thread when held requests are due, with true when grid, config or switch changed
-    and all of them should be asked again. Raises ``GreenError`` when something that was asked
-    for cannot be had.
+    and all of them should be asked again. ``check`` may refuse a config, at the start and when
+    it is edited. Raises ``GreenError`` when something that was asked for cannot be had.
     """
 
     def __init__(
@@ -69,7 +70,10 @@ class Runtime:
         on_wake: Callable[[bool], None] = lambda changed: None,
         plugins: Mapping[str, Any] | None = None,
         clock: SteadyClock | None = None,
+        check: Callable[[GreenConfig], None] = lambda config: None,
     ) -> None:
+        check(resolved.config)
+        self._check = check
         self.engine = engine
         self.clock = clock or SteadyClock()
         self.on_wake = on_wake
@@ -207,18 +211,17 @@ class Runtime:
         self._decisions.trip("batch", "left the engine without progress")
 
     def close(self) -> None:
-        """Settle what can be settled, write it, and stop; within two seconds (FIELD P29)."""
+        """Settle what can be settled, write it, and stop; within two seconds (FIELD P29).
+
+        The housekeeping thread does it; what hangs there (a meter, a plugin) is left behind.
+        """
         if self._closing:
             return
         self._closing = True
         self._kick.set()
-        self._thread.join(timeout=1.0)
         self._watcher.close()
-        if not self._thread.is_alive():
-            self._books.close(self.clock.now())
         self._decisions.close()
-        self._manager.unconfigure()
-        self._signal.close()
+        self._thread.join(timeout=CLOSE_S)
 
     # --- housekeeping -------------------------------------------------------------------
 
@@ -236,12 +239,18 @@ class Runtime:
             self._sleeping = False
             self._kick.clear()
             if self._closing:
-                return
+                break
             try:
                 self._tick()
             except Exception:
                 self._faults.note("housekeeping")
                 time.sleep(1.0)  # a fault that repeats must not spin
+        try:
+            self._books.close(self.clock.now())
+            self._manager.unconfigure()
+            self._signal.close()
+        except Exception:
+            self._faults.note("the end of housekeeping")
 
     def _due_in_s(self) -> float | None:
         """Seconds until there is something to do; ``None``: until somebody kicks."""
@@ -299,6 +308,7 @@ class Runtime:
             if fresh.config == self.config:
                 self._faults.parts.discard("reload")
                 return
+            self._check(fresh.config)
             manager = GreenManager(fresh.config, self._plugins)
             decisions = Decisions(manager, on_trip=self._tripped)
         except GreenError as error:
@@ -310,6 +320,7 @@ class Runtime:
         for table in FIXED_TABLES:
             if getattr(fresh.config, table) != getattr(self.config, table):
                 logger.warning("greenserve: the change under [%s] needs a restart", table)
+        self._manager.unconfigure()
         manager.configure(self.engine)
         old, self._decisions = self._decisions, decisions
         self._resolved, self._manager = fresh, manager

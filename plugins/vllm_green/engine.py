@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,11 +10,12 @@ import msgspec
 
 from green_core.activation import activate, anchor_s, prove_live, run_dir
 from green_core.clock import SteadyClock
-from green_core.config import Resolved, require
+from green_core.config import GreenConfig, require
 from green_core.errors import EngineUnsupported
+from green_core.preflight import require_levers
 from green_core.runtime import Runtime
 from green_core.values import EngineInfo
-from vllm_green.versions import engine_version
+from vllm_green.versions import SERVED, engine_version
 
 
 def start_runtime(
@@ -28,12 +30,17 @@ def start_runtime(
     """
     resolved = activate()
     config = scheduler.vllm_config
-    _refuse_long_holds(resolved, config.parallel_config)
     folder = run_dir()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     info = engine_info(config, scheduler)
     runtime = Runtime(
-        resolved, info, run_dir=folder, anchor_s=anchor_s(), plugins=plugins, clock=clock
+        resolved,
+        info,
+        run_dir=folder,
+        anchor_s=anchor_s(),
+        plugins=plugins,
+        clock=clock,
+        check=functools.partial(_check, parallel=config.parallel_config),
     )
     prove_live(
         "engine",
@@ -120,13 +127,16 @@ def _kv_bytes_per_token(kv_cache_config: Any) -> float:
     return total
 
 
-def _refuse_long_holds(resolved: Resolved, parallel: Any) -> None:
-    """With data parallelism one unfinished request makes idle ranks run dummy batches."""
-    bounds = resolved.config.admission
+def _check(config: GreenConfig, *, parallel: Any) -> None:
+    """What this engine cannot do. With data parallelism one unfinished request makes idle ranks
+    run dummy batches, so long holds are refused.
+    """
+    require_levers(config, SERVED)
+    bounds = config.admission
     require(
         parallel.data_parallel_size <= 1
-        or not resolved.config.policies.admission
-        or "admission" in resolved.config.policies.shadow
+        or not config.policies.admission
+        or "admission" in config.policies.shadow
         or bounds.max_hold_s <= bounds.parallel_max_hold_s,
         "admission.max_hold_s",
         f"is {bounds.max_hold_s:g} s with data parallelism, where a held request makes idle "

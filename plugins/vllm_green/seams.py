@@ -134,14 +134,20 @@ def table() -> SeamTable:
                 wrap=front.wrap_instrument_manual,
                 hooks=usage_hooks,
             ),
-            Seam(
-                target="vllm.entrypoints.serve.engine.protocol:UsageInfo.__init__",
-                reason="usage.green in answers and in the last streamed chunk",
-                removal="vLLM lets plugins extend usage",
-                where=("http",),
-                params=("self",),
-                wrap=front.wrap_usage,
-                hooks=usage_hooks,
+            *(
+                Seam(
+                    target=f"vllm.entrypoints.{usage}.__init__",
+                    reason="usage.green in answers and in the last streamed chunk",
+                    removal="vLLM lets plugins extend usage",
+                    where=("http",),
+                    params=("self",),
+                    wrap=front.wrap_usage,
+                    hooks=usage_hooks,
+                )
+                for usage in (
+                    "serve.engine.protocol:UsageInfo",
+                    "openai.responses.protocol:ResponseUsage",
+                )
             ),
             Seam(
                 target="vllm.entrypoints.serve.instrumentator.metrics:get_prometheus_registry",

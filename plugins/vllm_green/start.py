@@ -17,10 +17,8 @@ from green_core import preflight
 from green_core.activation import activate
 from green_core.config import ENV_PREFIX
 from green_core.errors import EngineUnsupported
-from vllm_green.versions import require_verified
+from vllm_green.versions import SERVED, require_verified
 
-# Policy families with a lever in this pack.
-SERVED = ("batch", "admission")
 _started_in = 0
 _RAY_PREFIXES = "VLLM_RAY_EXTRA_ENV_VAR_PREFIXES_TO_COPY"
 # Modules whose presence tells that this process serves or runs batches over the OpenAI API.

@@ -1,4 +1,4 @@
-"""Which vLLM versions were verified by running them, and how the running one is found."""
+"""What this pack supports: vLLM versions verified by running them, and families of policies."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from green_core.errors import EngineUnsupported
 
 # Verified with a real server (CPU build). Same seams, same tests: add a version only after that.
 VERIFIED = ("0.32.0",)
+# Policy families with a lever in this pack.
+SERVED = ("batch", "admission")
 
 
 def engine_version() -> str:

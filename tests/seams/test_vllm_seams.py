@@ -125,7 +125,7 @@ def test_everything_the_scheduler_overrides_is_in_the_table() -> None:
         if callable(value) and hasattr(Scheduler, name) and not name.startswith("__")
     }
     listed = {seam.target.rpartition(".")[2] for seam in table().seams}
-    assert overridden - listed == {"shutdown"}  # a method of the public interface
+    assert overridden <= listed
 
 
 def _owner(seam: Seam) -> tuple[Any, str]:

@@ -39,6 +39,12 @@ def test_every_answer_carries_its_joules_and_grams(policy_server):
     assert green["carbon_g"] == pytest.approx(expected_g, rel=1e-3)
 
 
+def test_the_responses_api_carries_them_too(policy_server):
+    answer = policy_server.post("/v1/responses", input="Hello", max_output_tokens=5)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["usage"]["green"]["energy_j"] > 0
+
+
 def test_only_the_last_streamed_usage_chunk_carries_them(policy_server):
     chunks = _stream(policy_server, "/v1/completions", prompt="Once", max_tokens=6)
     with_green = [c for c in chunks if (c.get("usage") or {}).get("green")]

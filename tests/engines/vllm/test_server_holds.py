@@ -102,13 +102,14 @@ def test_a_client_that_leaves_while_held_frees_its_request(holding):
 
 
 def test_a_thousand_held_requests_cost_no_cpu_and_little_memory(holding, record_property):
-    """FIELD P8, P15."""
+    """FIELD P8, P15, P24."""
     pid = holding.engine_pid()
     before_mib = rss_mib(pid)
     crowd = [Waiting(holding, headers=FLEX, prompt=f"Story {n}") for n in range(1000)]
     until(lambda: _held(holding) == 1000, "1,000 held requests", 120)
     usual = holding.complete(max_tokens=4)
     assert usual["usage"]["green"]["energy_j"] > 0
+    assert holding.client.get("/health").status_code == 200
     grown_mib = rss_mib(pid) - before_mib
     time.sleep(3)  # let the settling of the usual request end
     started_s, since_s = cpu_s(pid), time.monotonic()
