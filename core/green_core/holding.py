@@ -89,7 +89,8 @@ class HoldTable(Generic[Handle]):
     def review_all(self) -> None:
         """Ask again about every request at the next review: grid, config or switch changed."""
         for held in self._held.values():
-            held.until_s = 0.0
+            held.until_s, held.ready = 0.0, False
+        self._ready = 0
         self._next_s = 0.0 if self._held else math.inf
 
     def review(
