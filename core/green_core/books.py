@@ -184,6 +184,11 @@ class Books:
         except OSError:
             self._faults.note("metrics")
 
+    @property
+    def method(self) -> str:
+        """How energy is known, as every value says it."""
+        return self._attributor.method
+
     def describe(self) -> None:
         """Say again on /metrics which profile and method are in force."""
         self.metrics.describe(profile=self.config.profile, method=self._attributor.method)

@@ -115,6 +115,7 @@ class Runtime:
         self._watcher = Watcher(watched, self._files_changed)
         self._thread = threading.Thread(target=self._housekeep, name="green-runtime", daemon=True)
         self._thread.start()
+        logger.info("greenserve: %s", self._in_words())
 
     # --- what the engine's loop calls ---------------------------------------------------
 
@@ -289,6 +290,20 @@ class Runtime:
             "greenserve_token_limit": self._limits[1],
         }
 
+    def _in_words(self) -> str:
+        """What is in force, for the log."""
+        grid = self._signal.view(self.clock.now())
+        chosen = [
+            f"{family} {name}" + (" (shadow)" if family in self.config.policies.shadow else "")
+            for family, name in self._decisions.active.items()
+        ]
+        return (
+            f"profile {self.config.profile}; energy {self._books.method}; "
+            f"{grid.intensity_g_per_kwh:g} g/kWh ({grid.kind}) in {grid.zone}; "
+            f"policies: {', '.join(chosen) if chosen else 'none'}"
+            f"{' (switched off)' if self._off else ''}; run folder {self._run_dir}"
+        )
+
     # --- change and failure -------------------------------------------------------------
 
     def _files_changed(self) -> None:
@@ -327,7 +342,7 @@ class Runtime:
         self._books.config, self._books.manager = fresh.config, manager
         old.close()
         self._books.describe()
-        logger.info("greenserve: configuration reloaded from %s", fresh.file)
+        logger.info("greenserve: configuration reloaded; %s", self._in_words())
         self.on_wake(True)
 
     def _tripped(self, family: str, policy: str, reason: str) -> None:

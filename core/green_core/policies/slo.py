@@ -45,6 +45,8 @@ REGROW_EVERY = 16
 SMALLEST_PROBE = 4
 # The spread of step times is learned slower than their means; hiccups count as this much off.
 SPREAD_GAIN = 0.01
+# Steps with prefill seen before their room is limited: one hiccup among few says nothing.
+PREFILLS_TO_KNOW = 8
 MAX_OFF = 0.5
 TINY_S = 1e-9
 
@@ -93,6 +95,7 @@ class SloPlan:
         self._curve = StepCurve(params.smoothing)
         self._extra_s = 0.0  # mean time that prefill adds to a step
         self._extra_tokens = 0.0  # mean prefill tokens of those steps
+        self._extra_steps = 0  # how many were seen
         self._prompt_tokens = 0.0  # usual length of a prompt
         self._variance = 0.0  # of a step's time relative to the learned one
         self._quantile = NormalDist().inv_cdf(min(max(config.slo.attainment, 0.5), 0.999))
@@ -156,6 +159,7 @@ class SloPlan:
                 extra_s = max(0.0, step.duration_s - self._time_s(decoding))
                 self._extra_s = self._blend(self._extra_s, extra_s)
                 self._extra_tokens = self._blend(self._extra_tokens, prefilled)
+                self._extra_steps += 1
         elif decoding:
             if self._segments:
                 usual_s = max(self._time_s(decoding), TINY_S)
@@ -237,7 +241,8 @@ class SloPlan:
         A prompt of usual length can still be computed within the TTFT objective, and decoding
         is never squeezed. ``None`` while nothing is at risk or known.
         """
-        if queue.running == 0 or self._extra_s <= 0 or not self._segments:
+        known = self._extra_steps >= PREFILLS_TO_KNOW and self._extra_s > 0
+        if queue.running == 0 or not known or not self._segments:
             return None
         spare_s = max(0.0, budget_s - self._time_s(queue.running))
         room = int(spare_s * self._extra_tokens / self._extra_s)
