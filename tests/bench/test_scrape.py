@@ -9,28 +9,12 @@ from scrape import INFO, STEP_COST, Page, count, merged, percentile, since
 
 from green_core.export.collector import GreenCollector
 from green_core.export.prometheus import EngineMetrics
-from green_core.values import EngineInfo
+from green_core.testing.builders import engine_info
 
 
 @pytest.fixture
 def metrics() -> EngineMetrics:
-    info = EngineInfo(
-        engine="vllm",
-        version="0",
-        model="m",
-        engine_index=0,
-        max_running=16,
-        max_tokens=1024,
-        parameters=1.0,
-        weight_bytes=1.0,
-        kv_bytes_per_token=1.0,
-        hidden_size=1,
-        num_layers=1,
-        quantization="none",
-        device="cpu",
-        device_count=1,
-    )
-    return EngineMetrics(info, max_tenants=10, profile="measure")
+    return EngineMetrics(engine_info(max_running=16), max_tenants=10, profile="measure")
 
 
 def scrape(metrics: EngineMetrics, folder: Path) -> Page:

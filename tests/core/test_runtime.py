@@ -6,25 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from green_core import ConfigError, EngineInfo, Meter, QueueView, RequestFacts, hookimpl
+from green_core import ConfigError, Meter, hookimpl
 from green_core.config import load
 from green_core.runtime import Runtime
+from green_core.testing.builders import engine_info, queue_view, request_facts
 from green_core.testing.doubles import ScriptedClock
 from green_core.values import StepShare, StepView
-
-ENGINE = EngineInfo(
-    engine="none",
-    version="0",
-    model="m",
-    engine_index=0,
-    max_running=8,
-    max_tokens=64,
-    parameters=1e9,
-    weight_bytes=2e9,
-    kv_bytes_per_token=1e5,
-    hidden_size=1024,
-    num_layers=16,
-)
 
 
 def _runtime(tmp_path: Path, text: str = "", plugins=None, **kwargs) -> Runtime:
@@ -33,11 +20,9 @@ def _runtime(tmp_path: Path, text: str = "", plugins=None, **kwargs) -> Runtime:
     config = tmp_path / "green.toml"
     config.write_text(text)
     resolved = load(config, env={})
-    return Runtime(resolved, ENGINE, run_dir=run_dir, anchor_s=0.0, plugins=plugins, **kwargs)
-
-
-def _facts(request_id: str, now_s: float) -> RequestFacts:
-    return RequestFacts(request_id, "t", "interactive", now_s, now_s, 0, 0, 4, 0, 1, "stop")
+    return Runtime(
+        resolved, engine_info(), run_dir=run_dir, anchor_s=0.0, plugins=plugins, **kwargs
+    )
 
 
 class Stuck:
@@ -81,7 +66,7 @@ def test_a_fault_in_metering_never_reaches_the_engine(tmp_path, caplog, monkeypa
     now_s = runtime.clock.now()
     for _ in range(3):
         runtime.step(StepView(now_s - 0.1, now_s, (StepShare("a", 1, 0, 1),)))
-        assert runtime.finish(_facts("a", now_s)) is None
+        assert runtime.finish(request_facts(request_id="a")) is None
     runtime.close()
     assert len([r for r in caplog.records if "metering failed" in r.message]) == 1
 
@@ -108,7 +93,7 @@ def test_an_edited_policy_is_in_force_without_a_restart(tmp_path):
     deadline = time.monotonic() + 30
     while not runtime.plans and time.monotonic() < deadline:
         time.sleep(0.02)
-    queue = QueueView(runtime.clock.now(), 1, 0, 0, 64, 512, 0.1, 0, None)
+    queue = queue_view(now_s=runtime.clock.now(), running=1, engine_max_running=64)
     while runtime.plan(queue).max_running is None and time.monotonic() < deadline:
         time.sleep(0.02)
     assert runtime.plan(queue).max_running in {16, 32}

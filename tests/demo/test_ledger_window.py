@@ -5,68 +5,30 @@ import pytest
 from greendemo.ledger import Interval, read_account, settled_until_s
 
 from green_core.export.ledger import Ledger
-from green_core.values import (
-    EnergyParts,
-    EngineInfo,
-    IntervalRecord,
-    RequestRecord,
-    Settled,
-)
+from green_core.testing.builders import engine_info, interval_record, request_record
+from green_core.testing.doubles import START_S
+from green_core.values import IntervalRecord, Settled
 
-ENGINE = EngineInfo(
-    engine="vllm",
-    version="0.32.0",
-    model="m",
-    engine_index=0,
-    max_running=16,
-    max_tokens=512,
-    parameters=1e8,
-    weight_bytes=4e8,
-    kv_bytes_per_token=4e4,
-    hidden_size=576,
-    num_layers=30,
-    quantization="none",
-    device="cpu",
-    device_count=1,
-)
-START_S = 1_800_000_000.0
-RECORD = RequestRecord(
-    request_id="a",
-    tenant="web",
+RECORD = request_record(
+    6.0,
     urgency="interactive",
     arrival_s=START_S + 1,
     finished_s=START_S + 2,
     wait_s=0.25,
     held_s=0.0,
-    prompt_tokens=50,
-    cached_tokens=0,
-    output_tokens=12,
-    energy_j=6.0,
-    prefill_j=2.0,
-    decode_j=4.0,
-    parts=EnergyParts(3.0, 2.0, 1.0, 1.2),
-    avoided_j=0.0,
     operational_g=0.5,
     embodied_g=0.25,
-    intensity_g_per_kwh=300.0,
-    kind="average",
-    zone="DE",
-    method="estimated:model",
-    settled=True,
-    finish_reason="length",
 )
 
 
 def interval(start_s: float, end_s: float, active_j: float, idle_j: float) -> IntervalRecord:
-    return IntervalRecord(
+    return interval_record(
+        active_j,
+        idle_j,
         start_s=START_S + start_s,
         end_s=START_S + end_s,
-        active_j=active_j,
-        idle_j=idle_j,
-        intensity_g_per_kwh=300.0,
         operational_g=(active_j + idle_j) * 1.2 * 300.0 / 3.6e6,
         embodied_g=0.0,
-        method="estimated:model",
     )
 
 
@@ -77,7 +39,7 @@ def path(tmp_path):
     after = msgspec.structs.replace(
         RECORD, request_id="after", arrival_s=START_S + 10, finished_s=START_S + 11
     )
-    ledger = Ledger.open(str(file), engine=ENGINE, keep_days=0)
+    ledger = Ledger.open(str(file), engine=engine_info(), keep_days=0)
     ledger.write(
         Settled(
             (before, RECORD, after),

@@ -7,9 +7,10 @@ from importlib.metadata import entry_points
 
 import pytest
 
-from green_core import Admit, ConfigError, GridState, GridView, Hold, RequestView
+from green_core import Admit, ConfigError, Hold
 from green_core import config as configuration
 from green_core.manager import GROUP, GreenManager
+from green_core.testing.builders import grid_view, request_view
 
 PAGE = "docs/writing-a-policy.md"
 
@@ -52,11 +53,9 @@ def test_the_example_is_found_by_its_entry_point_and_its_parameters_are_checked(
     config = configuration.load(installed / "green.toml", env={}).config
     assert config.policies.shadow == ("admission",)
     decide = GreenManager(config).policy("admission")
-    grid = GridView(400.0, "average", "DE", 0.0, 3600.0, "test", False, GridState.DIRTY)
-    request = RequestView("r", "reports", "flex", 100.0, 90.0, 7200.0, 10, 100, 2.0)
-    assert decide(request, grid) == Hold(160.0, "grid is dirty")
-    chat = RequestView("r", "chat", "flex", 100.0, 90.0, 7200.0, 10, 100, 2.0)
-    assert isinstance(decide(chat, grid), Admit)
+    reports = request_view(tenant="reports")
+    assert decide(reports, grid_view()) == Hold(reports.now_s + 60.0, "grid is dirty")
+    assert isinstance(decide(request_view(tenant="chat"), grid_view()), Admit)
 
 
 @pytest.mark.parametrize(

@@ -8,45 +8,15 @@ import pytest
 
 from green_core.cli import run
 from green_core.export.ledger import Ledger
-from green_core.values import EnergyParts, EngineInfo, IntervalRecord, RequestRecord, Settled
+from green_core.testing.builders import engine_info, interval_record, request_record
+from green_core.values import Settled
 
-ENGINE = EngineInfo(
-    engine="vllm",
-    version="0.32.0",
-    model="org/model-8b",
-    engine_index=0,
-    max_running=256,
-    max_tokens=8192,
-    parameters=8e9,
-    weight_bytes=16e9,
-    kv_bytes_per_token=131_072,
-    hidden_size=4096,
-    num_layers=32,
-)
-RECORD = RequestRecord(
-    request_id="request-0",
-    tenant="acme",
-    urgency="standard",
+RECORD = request_record(
+    3_600.0,
     arrival_s=1_767_225_600.0,  # 2026-01-01T00:00:00Z
     finished_s=1_767_225_602.5,
-    wait_s=0.5,
-    held_s=0.0,
-    prompt_tokens=100,
-    cached_tokens=40,
-    output_tokens=20,
-    energy_j=3_600.0,
-    prefill_j=1_600.0,
-    decode_j=2_000.0,
-    parts=EnergyParts(2_000.0, 1_000.0, 600.0, 720.0),
-    avoided_j=1.5,
     operational_g=0.4,
     embodied_g=0.1,
-    intensity_g_per_kwh=333.3,
-    kind="average",
-    zone="DE",
-    method="measured:nvml-counter",
-    settled=True,
-    finish_reason="stop",
 )
 
 
@@ -79,18 +49,14 @@ def fill(tmp_path) -> Callable[..., str]:
             msgspec.structs.replace(RECORD, **{"request_id": f"request-{i}", **change})
             for i, change in enumerate(changes)
         )
-        interval = IntervalRecord(
+        interval = interval_record(
+            sum(record.energy_j for record in records) + missing_j,
+            idle_j,
             start_s=RECORD.arrival_s,
             end_s=RECORD.arrival_s + 10,
-            active_j=sum(record.energy_j for record in records) + missing_j,
-            idle_j=idle_j,
-            intensity_g_per_kwh=333.3,
-            operational_g=0.5,
-            embodied_g=0.1,
-            method="measured:nvml-counter",
         )
         path = tmp_path / "ledger.db"
-        ledger = Ledger.open(path, engine=ENGINE, keep_days=0)
+        ledger = Ledger.open(path, engine=engine_info(), keep_days=0)
         ledger.write(Settled(records, (interval,)))
         ledger.close()
         return str(path)

@@ -9,9 +9,8 @@ from green_core.config import EnergyConfig
 from green_core.energy.attribution import Attributor
 from green_core.energy.devices import DeviceModel
 from green_core.energy.model import StepModel
+from green_core.testing.builders import engine_info, grid_view, request_facts
 from green_core.values import (
-    EngineInfo,
-    GridState,
     GridView,
     Meter,
     MeterReading,
@@ -28,8 +27,7 @@ class Signal:
         self._intensity = intensity
 
     def view(self, now_s: float) -> GridView:
-        value = self._intensity(now_s)
-        return GridView(value, "average", "XX", now_s, math.inf, "test", False, GridState.CLEAN)
+        return grid_view(self._intensity(now_s), observed_at_s=now_s, valid_until_s=math.inf)
 
     def intensity_at(self, at_s: float) -> float:
         return self._intensity(at_s)
@@ -47,20 +45,7 @@ class Kit:
     METER = "measured:test-counter"
     MODEL = "estimated:model"
     GAP = "estimated:model(meter gap)"
-    engine = EngineInfo(
-        engine="test",
-        version="1",
-        model="m",
-        engine_index=0,
-        max_running=256,
-        max_tokens=8192,
-        parameters=8e9,
-        weight_bytes=16e9,
-        kv_bytes_per_token=131_072,
-        hidden_size=4096,
-        num_layers=32,
-        device="test",
-    )
+    engine = engine_info(device="test")
     device = DeviceModel("test", 100.0, 1e-12, 1e-10, 700.0, "test", 2025, False)
 
     def model(self) -> StepModel:
@@ -101,10 +86,8 @@ class Kit:
 
     @staticmethod
     def facts(name: str, *, finished_s: float = 1.0, cached: int = 0) -> RequestFacts:
-        return RequestFacts(
+        return request_facts(
             request_id=name,
-            tenant="a",
-            urgency="interactive",
             arrival_s=0.0,
             finished_s=finished_s,
             wait_s=0.0,
@@ -112,7 +95,6 @@ class Kit:
             prompt_tokens=10,
             cached_tokens=cached,
             output_tokens=1,
-            finish_reason="stop",
         )
 
     @staticmethod

@@ -22,11 +22,10 @@ from green_core.config import EnergyConfig
 from green_core.energy import nvml as room
 from green_core.energy.build import build_meter
 from green_core.errors import MeterUnavailable
-from green_core.values import EngineInfo
+from green_core.testing.builders import engine_info
 
 def engine(count=1, device="NVIDIA H100 80GB HBM3"):
-    return EngineInfo("t", "1", "m", 0, 8, 8, 1.0, 1.0, 1.0, 1, 1, device=device,
-                      device_count=count)
+    return engine_info(device=device, device_count=count)
 
 class Clock:
     at_s = 1000.0

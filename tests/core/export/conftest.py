@@ -1,4 +1,4 @@
-"""Builders of records, and scripts that run in processes of their own."""
+"""Distinct records, and scripts that run in processes of their own."""
 
 import itertools
 import subprocess
@@ -6,90 +6,31 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 import pytest
 
-from green_core.values import EnergyParts, EngineInfo, IntervalRecord, RequestRecord
-
-ENGINE = EngineInfo(
-    engine="vllm",
-    version="0.32.0",
-    model="org/model-8b",
-    engine_index=0,
-    max_running=256,
-    max_tokens=8192,
-    parameters=8e9,
-    weight_bytes=16e9,
-    kv_bytes_per_token=131_072,
-    hidden_size=4096,
-    num_layers=32,
-    quantization="fp8",
-    device="NVIDIA H100",
-    device_count=2,
-)
+from green_core.testing.builders import engine_info, request_record
+from green_core.testing.doubles import START_S
+from green_core.values import EngineInfo, RequestRecord
 
 
 @pytest.fixture
 def engine() -> EngineInfo:
-    return ENGINE
-
-
-@pytest.fixture
-def make_engine() -> Callable[..., EngineInfo]:
-    return lambda **changes: msgspec.structs.replace(ENGINE, **changes)
+    return engine_info(quantization="fp8", device="NVIDIA H100", device_count=2)
 
 
 @pytest.fixture
 def make_record() -> Callable[..., RequestRecord]:
-    """Records that keep the invariants of ``RequestRecord``; energy is split 6:3:1 by cause."""
+    """Records with an id of their own, each a second after the one before."""
     numbers = itertools.count()
 
     def make(energy_j: float = 10.0, **changes: Any) -> RequestRecord:
         number = next(numbers)
-        record = RequestRecord(
-            request_id=f"request-{number}",
-            tenant="acme",
-            urgency="standard",
-            arrival_s=1_700_000_000.0 + number,
-            finished_s=1_700_000_002.5 + number,
-            wait_s=0.5,
-            held_s=0.25,
-            prompt_tokens=100,
-            cached_tokens=40,
-            output_tokens=20,
-            energy_j=energy_j,
-            prefill_j=energy_j * 0.25,
-            decode_j=energy_j * 0.75,
-            parts=EnergyParts(energy_j * 0.6, energy_j * 0.3, energy_j * 0.1, energy_j * 0.2),
-            avoided_j=1.5,
-            operational_g=0.004,
-            embodied_g=0.001,
-            intensity_g_per_kwh=300.0,
-            kind="average",
-            zone="DE",
-            method="measured:nvml-counter",
-            settled=True,
-            finish_reason="stop",
-        )
-        return msgspec.structs.replace(record, **changes)
-
-    return make
-
-
-@pytest.fixture
-def make_interval() -> Callable[..., IntervalRecord]:
-    def make(active_j: float = 10.0, idle_j: float = 5.0, **changes: Any) -> IntervalRecord:
-        interval = IntervalRecord(
-            start_s=1_700_000_000.0,
-            end_s=1_700_000_010.0,
-            active_j=active_j,
-            idle_j=idle_j,
-            intensity_g_per_kwh=300.0,
-            operational_g=0.006,
-            embodied_g=0.0015,
-            method="measured:nvml-counter",
-        )
-        return msgspec.structs.replace(interval, **changes)
+        own = {
+            "request_id": f"request-{number}",
+            "arrival_s": START_S + number,
+            "finished_s": START_S + number + 2.5,
+        }
+        return request_record(energy_j, **own | changes)
 
     return make
 

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from green_core.export.collector import GreenCollector
 from green_core.export.prometheus import EngineMetrics
 from green_core.export.runfiles import is_alive, metrics_path
+from green_core.testing.builders import engine_info
 from green_core.values import Settled
 
 GAPS = "greenserve_meter_gaps_total"
@@ -38,18 +39,18 @@ sys.stdin.readline()
 
 
 @pytest.fixture
-def metrics(make_engine):
+def metrics():
     def make(engine_index=0):
-        return EngineMetrics(make_engine(engine_index=engine_index), max_tenants=10)
+        return EngineMetrics(engine_info(engine_index=engine_index), max_tenants=10)
 
     return make
 
 
 @pytest.fixture
-def start_engine(start_script, make_engine, tmp_path):
+def start_engine(start_script, tmp_path):
     def start(engine_index, gaps):
         process = start_script(ENGINE_PROCESS, str(tmp_path), str(gaps))
-        engine = make_engine(engine_index=engine_index)
+        engine = engine_info(engine_index=engine_index)
         process.stdin.write(msgspec.json.encode(engine).decode() + "\n")
         process.stdin.flush()
         assert process.stdout.readline() == "published\n", process.stderr.read()

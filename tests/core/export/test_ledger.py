@@ -9,6 +9,7 @@ import pytest
 
 from green_core.errors import LedgerUnavailable
 from green_core.export.ledger import SCHEMA_VERSION, Ledger, balance, read_requests, schema, totals
+from green_core.testing.builders import interval_record
 from green_core.values import EnergyParts, IntervalRecord, RequestRecord, Settled
 
 DAY_S = 86_400.0
@@ -66,8 +67,8 @@ def test_columns_have_the_type_of_their_field():
             assert sql_type == sql_types.get(hints.get(column, float), "TEXT"), column
 
 
-def test_a_replay_changes_nothing(ledger, path, make_record, make_interval):
-    settled = Settled((make_record(), make_record()), (make_interval(),))
+def test_a_replay_changes_nothing(ledger, path, make_record):
+    settled = Settled((make_record(), make_record()), (interval_record(),))
     ledger.write(settled)
     before = list(read_requests(path)), balance(path)
     ledger.write(settled)
@@ -137,9 +138,9 @@ def test_methods_and_kinds_are_never_added_up(ledger, path, make_record):
     }
 
 
-def test_books_of_a_closed_process_balance(path, engine, make_record, make_interval):
+def test_books_of_a_closed_process_balance(path, engine, make_record):
     ledger = open_ledger(path, engine)
-    ledger.write(Settled((make_record(0.1), make_record(0.2)), (make_interval(0.3, 7.0),)))
+    ledger.write(Settled((make_record(0.1), make_record(0.2)), (interval_record(0.3, 7.0),)))
     ledger.close()
     (book,) = balance(path)
     assert book.closed
@@ -148,48 +149,44 @@ def test_books_of_a_closed_process_balance(path, engine, make_record, make_inter
 
 
 @pytest.mark.parametrize("active_j", [9.0, 11.0])
-def test_books_that_do_not_balance_are_told(path, engine, make_record, make_interval, active_j):
+def test_books_that_do_not_balance_are_told(path, engine, make_record, active_j):
     ledger = open_ledger(path, engine)
-    ledger.write(Settled((make_record(10.0),), (make_interval(active_j, 5.0),)))
+    ledger.write(Settled((make_record(10.0),), (interval_record(active_j, 5.0),)))
     ledger.close()
     (book,) = balance(path)
     assert not book.balanced
     assert book.difference_j == pytest.approx(active_j - 10.0)
 
 
-def test_a_running_process_may_have_metered_more_than_it_billed(
-    ledger, path, make_record, make_interval
-):
-    ledger.write(Settled((make_record(10.0),), (make_interval(25.0),)))
+def test_a_running_process_may_have_metered_more_than_it_billed(ledger, path, make_record):
+    ledger.write(Settled((make_record(10.0),), (interval_record(25.0),)))
     (book,) = balance(path)
     assert not book.closed
     assert book.balanced
 
 
 def test_a_running_process_may_bill_a_request_before_its_last_second_of_metering(
-    ledger, path, make_record, make_interval
+    ledger, path, make_record
 ):
-    interval = make_interval(10.0, start_s=0.0, end_s=100.0)
+    interval = interval_record(10.0, start_s=0.0, end_s=100.0)
     ledger.write(Settled((make_record(12.0, finished_s=100.5),), (interval,)))
     assert balance(path)[0].balanced
 
 
-def test_a_running_process_may_not_bill_more_than_it_metered(
-    ledger, path, make_record, make_interval
-):
-    interval = make_interval(10.0, start_s=0.0, end_s=100.0)
+def test_a_running_process_may_not_bill_more_than_it_metered(ledger, path, make_record):
+    interval = interval_record(10.0, start_s=0.0, end_s=100.0)
     ledger.write(Settled((make_record(12.0, finished_s=99.5),), (interval,)))
     assert not balance(path)[0].balanced
 
 
-def test_old_rows_are_pruned_and_the_books_still_balance(path, engine, make_record, make_interval):
+def test_old_rows_are_pruned_and_the_books_still_balance(path, engine, make_record):
     now_s = 100 * DAY_S
     days = (10, 20, 95, 99)
     ledger = open_ledger(path, engine)
     for day in days:
         end_s = day * DAY_S
         record = make_record(energy_j=day, finished_s=end_s)
-        interval = make_interval(day, 1.0, start_s=end_s - 10, end_s=end_s)
+        interval = interval_record(day, 1.0, start_s=end_s - 10, end_s=end_s)
         ledger.write(Settled((record,), (interval,)))
     ledger.close()
     open_ledger(path, engine, keep_days=30.0, now_s=lambda: now_s).close()

@@ -9,6 +9,7 @@ import pytest
 
 from green_core.errors import LedgerUnavailable
 from green_core.export.ledger import Ledger, balance, read_requests
+from green_core.testing.builders import interval_record
 from green_core.values import Settled
 
 WRITER = """
@@ -46,11 +47,11 @@ else:
 
 
 @pytest.fixture
-def start_writer(start_script, engine, make_record, make_interval, tmp_path):
+def start_writer(start_script, engine, make_record, tmp_path):
     def start(name, *, batches, size, file_limit=0):
         arguments = [str(tmp_path / "ledger.db"), name, *map(str, (batches, size, file_limit))]
         process = start_script(WRITER, *arguments)
-        for value in (engine, make_record(), make_interval()):
+        for value in (engine, make_record(), interval_record()):
             process.stdin.write(msgspec.json.encode(value).decode() + "\n")
         process.stdin.flush()
         return process

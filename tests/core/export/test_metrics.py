@@ -16,6 +16,7 @@ from green_core.export.catalogue import CATALOGUE
 from green_core.export.collector import GreenCollector
 from green_core.export.prometheus import OTHER_TENANTS, EngineMetrics
 from green_core.export.text import LABEL_MAX_CHARS, label_value
+from green_core.testing.builders import interval_record
 from green_core.values import Settled
 
 REQUEST_J = "greenserve_request_energy_joules_total"
@@ -74,10 +75,10 @@ def test_a_counter_never_falls(metrics, value):
         metrics.add("greenserve_meter_gaps_total", value)
 
 
-def test_settled_energy_adds_up_whichever_way_it_is_cut(metrics, make_record, make_interval):
+def test_settled_energy_adds_up_whichever_way_it_is_cut(metrics, make_record):
     """FIELD E9: parts, phases and tenants each give all of the energy once."""
     records = (make_record(7.0, tenant="a"), make_record(11.0, tenant="b", urgency="flex"))
-    metrics.settled(Settled(records, (make_interval(18.0, 5.0),)))
+    metrics.settled(Settled(records, (interval_record(18.0, 5.0),)))
     parts = samples(metrics, "greenserve_energy_joules_total")
     phases = samples(metrics, "greenserve_phase_energy_joules_total")
     tenants = samples(metrics, REQUEST_J)
@@ -102,13 +103,13 @@ def test_requests_are_counted_with_their_tokens_and_grams(metrics, make_record):
     assert one(metrics, "greenserve_cooling_energy_joules_total") == pytest.approx(4.0)
 
 
-def test_idle_carbon_is_the_share_by_energy(metrics, make_interval):
-    metrics.settled(Settled(intervals=(make_interval(15.0, 5.0),)))
+def test_idle_carbon_is_the_share_by_energy(metrics):
+    metrics.settled(Settled(intervals=(interval_record(15.0, 5.0),)))
     assert one(metrics, "greenserve_idle_carbon_grams_total") == pytest.approx(0.0075 / 4)
 
 
-def test_rounding_below_zero_is_no_fall(metrics, make_interval):
-    metrics.settled(Settled(intervals=(make_interval(0.0, -1e-12),)))
+def test_rounding_below_zero_is_no_fall(metrics):
+    metrics.settled(Settled(intervals=(interval_record(0.0, -1e-12),)))
     assert one(metrics, "greenserve_idle_energy_joules_total") == 0.0
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from green_core.export.otel import span_attributes
+from green_core.testing.builders import engine_info
 
 
 def test_the_promised_names_carry_the_promised_units(make_record, engine):
@@ -33,7 +34,7 @@ def test_every_attribute_is_of_a_type_that_open_telemetry_takes(make_record, eng
 @pytest.mark.parametrize(
     ("device", "kind"), [("NVIDIA H100", "gpu"), ("CPU (AMD EPYC)", "cpu"), ("unknown", None)]
 )
-def test_hardware_is_named_only_when_known(make_record, make_engine, device, kind):
-    attributes = span_attributes(make_record(), make_engine(device=device))
+def test_hardware_is_named_only_when_known(make_record, device, kind):
+    attributes = span_attributes(make_record(), engine_info(device=device))
     assert attributes.get("hw.type") == kind
     assert attributes.get("hw.model") == (device if kind else None)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import itertools
 import time
 
+from msgspec.structs import replace
+
 from green_core import (
     BatchPlan,
     ForecastPoint,
     GreenConfig,
-    GridState,
-    GridView,
     Hold,
-    QueueView,
-    RequestView,
     StepShare,
     StepView,
 )
@@ -22,18 +20,14 @@ from green_core.grid.file import FileSignal
 from green_core.grid.series import Point
 from green_core.policies.deadline import Deadline
 from green_core.policies.slo import SloBatching
+from green_core.testing.builders import grid_view, queue_view, request_view
 
 HOUR = 3600.0
 CALLS = 2000
-GRID = GridView(
-    intensity_g_per_kwh=500.0,
-    kind="average",
-    zone="Z",
+GRID = grid_view(
+    500.0,
     observed_at_s=0.0,
     valid_until_s=HOUR,
-    source="test",
-    is_estimate=False,
-    state=GridState.DIRTY,
     forecast=tuple(ForecastPoint(i * HOUR, 500.0 - 10.0 * i) for i in range(1, 25)),
     forecast_end_s=25 * HOUR,
 )
@@ -49,14 +43,15 @@ def timed(name, call, arguments):
 
 def test_the_cost_of_a_call_is_printed():
     deadline = Deadline().green_admission_policy(GreenConfig(), {})
-    flex = RequestView("r", "t", "flex", 0.0, 0.0, 20 * HOUR, 10, 10, 60.0)
+    flex = request_view(now_s=0.0, arrival_s=0.0, deadline_s=20 * HOUR)
     flex_calls = itertools.repeat((flex, GRID), CALLS)
     assert isinstance(timed("deadline, 24 slots ahead", deadline, flex_calls), Hold)
 
     shares = tuple(StepShare(str(i), 0, 1, 100) for i in range(256))
     slo = SloBatching().green_batch_policy(GreenConfig(), {})
     steps = [StepView(0.02 * n, 0.02 * n + 0.015, shares, 5.0) for n in range(CALLS)]
-    queues = [(QueueView(s.end_s, 256, 9, 0, 512, 8192, 0.5, 0, s), GRID) for s in steps]
+    base = queue_view(running=256, waiting=9, engine_max_running=512, kv_usage=0.5)
+    queues = [(replace(base, now_s=s.end_s, last_step=s), GRID) for s in steps]
     assert isinstance(timed("slo, new step of 256", slo, queues), BatchPlan)
     assert isinstance(timed("slo, no new step", slo, queues), BatchPlan)
 

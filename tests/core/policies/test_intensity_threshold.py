@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from green_core import BatchPlan, ConfigError, GreenConfig, GridState, GridView, QueueView
+from green_core import BatchPlan, ConfigError, GreenConfig, GridState
 from green_core.policies.intensity_threshold import IntensityThreshold
+from green_core.testing.builders import grid_view, queue_view
 
 
 def plan(intensity: float, engine_max: int = 256, **params) -> BatchPlan:
-    grid = GridView(intensity, "average", "Z", 0.0, 1.0, "test", False, GridState.CLEAN)
-    queue = QueueView(0.0, 0, 0, 0, engine_max, 2048, 0.0, 0, None)
+    grid = grid_view(intensity, state=GridState.CLEAN)
+    queue = queue_view(engine_max_running=engine_max)
     return IntensityThreshold().green_batch_policy(GreenConfig(), params)(queue, grid)
 
 

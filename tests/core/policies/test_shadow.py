@@ -10,28 +10,20 @@ from green_core import (
     BatchPlan,
     ForecastPoint,
     GreenConfig,
-    GridState,
-    GridView,
     Hold,
-    RequestView,
 )
 from green_core.policies.deadline import Deadline
 from green_core.policies.shadow import Shadow, ShadowReport
+from green_core.testing.builders import grid_view, request_view
 
 HOUR = 3600.0
-GRID = GridView(
-    intensity_g_per_kwh=400.0,
-    kind="average",
-    zone="Z",
+GRID = grid_view(
     observed_at_s=0.0,
     valid_until_s=HOUR,
-    source="test",
-    is_estimate=False,
-    state=GridState.DIRTY,
     forecast=(ForecastPoint(HOUR, 350.0), ForecastPoint(2 * HOUR, 300.0)),
     forecast_end_s=3 * HOUR,
 )
-REQUEST = RequestView("r", "t", "flex", 0.0, 0.0, 10 * HOUR, 10, 10, 60.0)
+REQUEST = request_view(now_s=0.0, arrival_s=0.0, deadline_s=10 * HOUR)
 
 
 def test_the_stock_decision_is_answered_whatever_the_policy_says():

@@ -14,24 +14,15 @@ from green_core import (
     ConfigError,
     GreenConfig,
     GridState,
-    GridView,
     QueueView,
     StepShare,
     StepView,
 )
 from green_core.config import SloConfig
 from green_core.policies.slo import SloBatching, SloPlan
+from green_core.testing.builders import grid_view, queue_view
 
-GRID = GridView(
-    intensity_g_per_kwh=400.0,
-    kind="average",
-    zone="Z",
-    observed_at_s=0.0,
-    valid_until_s=1e12,
-    source="test",
-    is_estimate=False,
-    state=GridState.DIRTY,
-)
+GRID = grid_view(valid_until_s=1e12)
 
 
 def policy(itl_ms: float = 50.0, latency_ms: float = 500.0, **params) -> SloPlan:
@@ -73,11 +64,10 @@ class Engine:
         return plan
 
     def queue(self) -> QueueView:
-        return QueueView(
+        return queue_view(
             now_s=self.now_s,
             running=len(self.left),
             waiting=max(0, self.demand - len(self.left)),
-            held=0,
             engine_max_running=self.max_running,
             engine_max_tokens=2048,
             kv_usage=0.5,
@@ -261,7 +251,7 @@ def test_speculative_tokens_count_towards_itl():
             shares = tuple(StepShare(str(i), 0, tokens, 9) for i in range(batch))
             step = StepView(now_s, end_s, shares)
             now_s = end_s
-            view = QueueView(now_s, batch, 0, 0, 256, 2048, 0.1, 0, step)
+            view = queue_view(now_s=now_s, running=batch, last_step=step)
             plan = decide(view, GRID)
         limits.append(plan.max_running)
     assert limits == [35, 80]

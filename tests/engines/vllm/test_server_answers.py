@@ -94,6 +94,7 @@ def test_tool_calls_work_and_are_accounted(policy_server):
         messages=[{"role": "user", "content": "Weather in Paris?"}],
         tools=[tool],
         tool_choice="required",
+        temperature=0,
         max_tokens=80,
     )
     assert answer.status_code == 200, answer.text
