@@ -28,7 +28,6 @@ def policy_server(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) 
     server = Server(
         folder,
         *("--enable-auto-tool-choice", "--tool-call-parser", "hermes"),
-        *("--structured-outputs-config", '{"disable_any_whitespace": true}'),
         *("--otlp-traces-endpoint", f"http://127.0.0.1:{receiver.port}"),
         *("--shutdown-timeout", "60"),
         config=policy_config(folder),

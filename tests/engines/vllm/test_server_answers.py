@@ -81,6 +81,7 @@ def test_tool_calls_work_and_are_accounted(policy_server):
         "type": "function",
         "function": {
             "name": "weather",
+            "strict": True,
             "parameters": {
                 "type": "object",
                 "properties": {"city": {"enum": ["Paris", "Rome"]}},
@@ -94,8 +95,7 @@ def test_tool_calls_work_and_are_accounted(policy_server):
         messages=[{"role": "user", "content": "Weather in Paris?"}],
         tools=[tool],
         tool_choice="required",
-        temperature=0,
-        max_tokens=80,
+        max_tokens=120,
     )
     assert answer.status_code == 200, answer.text
     message = answer.json()["choices"][0]["message"]
