@@ -8,6 +8,7 @@ children inherit all three. Nothing here starts a thread or imports an engine.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import shutil
@@ -25,6 +26,8 @@ ENV_ENABLE = "GREEN_ENABLE"
 ENV_RUN_DIR = "GREEN_RUN_DIR"
 ENV_EPOCH = "GREEN_EPOCH"
 _PROOF_FOLDER = "live"
+_RUN_PREFIX = "greenserve-run-"
+_OWNER_FILE = "owner"
 
 
 def asked() -> bool:
@@ -59,7 +62,9 @@ def activate(
     os.environ[ENV_RESOLVED] = configuration.freeze(resolved)
     os.environ.setdefault(ENV_EPOCH, repr(time.time()))
     if ENV_RUN_DIR not in os.environ:
-        run_dir = tempfile.mkdtemp(prefix="greenserve-")
+        _sweep()
+        run_dir = tempfile.mkdtemp(prefix=_RUN_PREFIX)
+        Path(run_dir, _OWNER_FILE).write_text(str(os.getpid()), encoding="ascii")
         os.environ[ENV_RUN_DIR] = run_dir
         owner = os.getpid()
         atexit.register(_remove_run_dir, run_dir, owner)
@@ -105,6 +110,15 @@ def live(part: str, remedy: str) -> dict[str, Any]:
     raise EngineUnsupported(
         f"green was asked for but its {part} part is not live in any process. {remedy}"
     )
+
+
+def _sweep() -> None:
+    """Remove the folders of servers that were killed; only our own user's, only of dead owners."""
+    for folder in Path(tempfile.gettempdir()).glob(_RUN_PREFIX + "*"):
+        with contextlib.suppress(OSError, ValueError):
+            owner = int(Path(folder, _OWNER_FILE).read_text(encoding="ascii"))
+            if folder.stat().st_uid == os.getuid() and not Path(f"/proc/{owner}").exists():
+                shutil.rmtree(folder)
 
 
 def _remove_run_dir(path: str, owner: int) -> None:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from green_core.config import GreenConfig
 from green_core.energy.attribution import Attributor
 from green_core.energy.build import build_meter, build_model
-from green_core.errors import LedgerUnavailable
 from green_core.estimate import RunTimeEstimator
-from green_core.export.ledger import Ledger
+from green_core.export.ledger import Ledger, PatientLedger
 from green_core.export.prometheus import EngineMetrics
 from green_core.grid.signal import CarbonSignal
 from green_core.manager import GreenManager
@@ -25,6 +24,8 @@ logger = logging.getLogger("greenserve")
 
 SETTLE_PERIOD_S = 1.0  # without a meter; with one, its own period
 PUBLISH_PERIOD_S = 1.0
+# Ends of an answer that say how long answers are; an abort does not.
+COMPLETE = ("stop", "length")
 
 
 class Faults:
@@ -78,23 +79,30 @@ class Books:
             meter=self._meter,
             start_s=now_s,
         )
-        self._ledger = (
-            Ledger.open(config.ledger.path, engine=engine, keep_days=config.ledger.keep_days)
-            if config.ledger.path
-            else None
-        )
         self.metrics = EngineMetrics(
             engine,
             max_tenants=config.telemetry.max_tenants,
             profile=config.profile,
             method=self._attributor.method,
         )
+        self._ledger = self._open_ledger(engine) if config.ledger.path else None
         self._unpriced: deque[StepView] = deque()
         self._pricing = threading.Lock()
         self._observed: deque[StepView] = deque(maxlen=10_000)
         self._overhead_s: deque[float] = deque(maxlen=10_000)
         self._settle_period_s = self._meter.period_s if self._meter else SETTLE_PERIOD_S
         self._settled_at_s = self._published_at_s = 0.0
+
+    def _open_ledger(self, engine: EngineInfo) -> PatientLedger:
+        return PatientLedger(
+            partial(
+                Ledger.open,
+                self.config.ledger.path,
+                engine=engine,
+                keep_days=self.config.ledger.keep_days,
+            ),
+            on_failure=partial(self.metrics.add, "greenserve_ledger_failures_total", 1),
+        )
 
     # --- engine's thread ------------------------------------------------------------------
 
@@ -106,6 +114,8 @@ class Books:
 
     def finish(self, facts: RequestFacts) -> RequestRecord | None:
         """Close a request's account; ``None`` once metering broke."""
+        if facts.finish_reason in COMPLETE:
+            self.estimator.observe_answer(facts.output_tokens)
         return self._account(self._attributor.finish, facts)
 
     def peek(self, facts: RequestFacts) -> RequestRecord | None:
@@ -149,8 +159,11 @@ class Books:
         self._settled_at_s = now_s
         self.dirty = False
         reading = self._meter.read() if self._meter else None
-        self._deliver(self._attributor.advance(now_s, reading, busy_since_s))
-        if self._attributor.pending:
+        settled = self._attributor.advance(now_s, reading, busy_since_s)
+        self._tell(settled)
+        if self._ledger is not None:
+            self._ledger.write(settled, now_s)
+        if self._attributor.pending or (self._ledger is not None and self._ledger.behind):
             self.dirty = True
         return True
 
@@ -197,27 +210,17 @@ class Books:
         """Settle everything, the tail by the model, and let go of files and meters."""
         self.price()
         reading = self._meter.read() if self._meter else None
-        self._deliver(self._attributor.close(now_s, reading))
+        settled = self._attributor.close(now_s, reading)
+        self._tell(settled)
         if self._ledger is not None:
-            with contextlib.suppress(LedgerUnavailable):
-                self._ledger.close()
+            self._ledger.close(settled)
         if self._meter is not None:
             self._meter.close()
         self.metrics.withdraw(self._metrics_dir)
 
-    def _deliver(self, settled: Settled) -> None:
+    def _tell(self, settled: Settled) -> None:
         self.metrics.settled(settled)
         while self._observed:
             self.manager.observe_step(self._observed.popleft())
         for record in settled.records:
             self.manager.observe_request(record)
-        if self._ledger is None or not (settled.records or settled.intervals):
-            return
-        try:
-            self._ledger.write(settled)
-        except LedgerUnavailable as error:
-            ledger, self._ledger = self._ledger, None
-            self.metrics.add("greenserve_ledger_failures_total", 1)
-            logger.error("%s. The ledger is switched off; serving goes on", error)
-            with contextlib.suppress(LedgerUnavailable):
-                ledger.close()

@@ -116,7 +116,7 @@ class Decisions:
         name = self.config.policies.choice(family)
         if family in self.config.policies.shadow:
             one = _STOCK_ADMIT if family == "admission" else stock
-            policy = self._shadows[family] = Shadow(family, policy, one)
+            policy = self._shadows[family] = Shadow(family, policy, one, self.config.carbon.state)
         if family == "admission":
             policy = _for_all(policy)
 

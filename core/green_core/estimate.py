@@ -5,10 +5,14 @@ from __future__ import annotations
 from green_core.values import StepView
 
 _WEIGHT = 0.05
+# An answer whose length nobody bounded is expected to be at most this many usual answers long;
+# before any was seen, this many tokens.
+_LONG_ANSWER = 3.0
+_UNKNOWN_ANSWER_TOKENS = 512
 
 
 class RunTimeEstimator:
-    """Running means of the time of a decode step and of one prefill token.
+    """Running means of the time of a decode step, of one prefill token, and of answer lengths.
 
     Before anything was seen the answer is 0.0, which policies read as "unknown".
     """
@@ -16,6 +20,12 @@ class RunTimeEstimator:
     def __init__(self) -> None:
         self.decode_step_s = 0.0
         self.prefill_token_s = 0.0
+        self.answer_tokens = 0.0
+
+    def observe_answer(self, output_tokens: int) -> None:
+        """Learn from one complete answer."""
+        if output_tokens:
+            self.answer_tokens = _blend(self.answer_tokens, output_tokens)
 
     def observe(self, step: StepView) -> None:
         """Learn from one finished step."""
@@ -27,8 +37,15 @@ class RunTimeEstimator:
         elif step.shares:
             self.decode_step_s = _blend(self.decode_step_s, step.duration_s)
 
-    def run_s(self, prompt_tokens: int, max_tokens: int) -> float:
-        """Seconds for a prompt and the longest answer it may get."""
+    def run_s(self, prompt_tokens: int, max_tokens: int, *, open_ended: bool = False) -> float:
+        """Seconds for a prompt and the longest answer it may get.
+
+        ``open_ended``: ``max_tokens`` is only what the context leaves, nobody asked for it; then
+        the usual length of answers counts.
+        """
+        if open_ended:
+            usual = _LONG_ANSWER * self.answer_tokens or _UNKNOWN_ANSWER_TOKENS
+            max_tokens = min(max_tokens, round(usual))
         return prompt_tokens * self.prefill_token_s + max_tokens * self.decode_step_s
 
 

@@ -23,6 +23,7 @@ from green_core.values import URGENCIES, Urgency
 WIRE_KEY = "greenserve"
 MAX_TENANT_LENGTH = 128
 _HEADERS = {"x-green-class": "class", "x-green-deadline-s": "deadline", "x-green-tenant": "tenant"}
+_HEADER_PREFIX = "x-green-"
 _FIELDS = {"green_class": "class", "green_deadline_s": "deadline", "green_tenant": "tenant"}
 
 
@@ -47,8 +48,12 @@ class MarkReader:
 
     def __init__(self, config: MarksConfig) -> None:
         self._config = config
+        try:
+            _tenant("marks.default_tenant", config.default_tenant)
+        except MarkError as error:
+            raise ConfigError(error.path, error.problem) from error
         self._any = "any" in config.callers
-        self._keys = {c.removeprefix("key:").lower() for c in config.callers if c[:4] == "key:"}
+        self._keys = {_key(c) for c in config.callers if c.startswith("key:")}
         self._networks = [
             _network(c) for c in config.callers if c != "any" and not c.startswith("key:")
         ]
@@ -74,10 +79,15 @@ class MarkReader:
         found: dict[str, tuple[str, Any]] = {}
         for name, value in headers:
             kind = _HEADERS.get(name.lower())
+            if kind is None and name.lower().startswith(_HEADER_PREFIX):
+                known = [_capitals(header) for header in _HEADERS]
+                raise MarkError(
+                    _capitals(name), "unknown header", remedy=nearest(_capitals(name), known)
+                )
             if kind is not None:
                 if kind in found:
                     raise MarkError(name, "is given twice", remedy="Send it once")
-                found[kind] = ("-".join(p.capitalize() for p in name.split("-")), value.strip())
+                found[kind] = (_capitals(name), value.strip())
         return self._marks(found)
 
     def from_fields(self, fields: Mapping[str, Any] | None) -> Marks:
@@ -111,7 +121,7 @@ class MarkReader:
     def _deadline(self, name: str, value: Any) -> float:
         try:
             seconds = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             seconds = math.nan
         if not math.isfinite(seconds) or seconds <= 0:
             raise MarkError(
@@ -139,6 +149,21 @@ def _tenant(name: str, value: Any) -> str:
             name, f"must be 1 to {MAX_TENANT_LENGTH} printable characters, not {text[:40]!r}"
         )
     return text
+
+
+def _capitals(header: str) -> str:
+    return "-".join(part.capitalize() for part in header.split("-"))
+
+
+def _key(text: str) -> str:
+    digest = text.removeprefix("key:").lower()
+    if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
+        raise ConfigError(
+            "marks.callers",
+            f"{text!r} does not hold a SHA-256 (64 hexadecimal digits)",
+            remedy='Write "key:" and what `printf %s TOKEN | sha256sum` prints',
+        )
+    return digest
 
 
 def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:

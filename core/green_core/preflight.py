@@ -72,3 +72,4 @@ def _check_ledger(config: GreenConfig) -> None:
         f"the folder {folder} does not exist or cannot be written",
         "Create it, or name another file",
     )
+    require(not os.path.isdir(path), "ledger.path", f"{path} is a folder", "Name a file in it")

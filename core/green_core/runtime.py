@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -26,6 +25,7 @@ from green_core.decisions import Decisions
 from green_core.errors import GreenError
 from green_core.grid.build import build_signal
 from green_core.manager import GreenManager
+from green_core.marks import MarkReader
 from green_core.switch import is_off
 from green_core.values import (
     Admission,
@@ -38,7 +38,7 @@ from green_core.values import (
     RequestView,
     StepView,
 )
-from green_core.watch import Watcher
+from green_core.watch import Watcher, folders_of
 
 logger = logging.getLogger("greenserve")
 
@@ -109,10 +109,10 @@ class Runtime:
         self._manager.configure(engine)
         self._decisions = Decisions(self._manager, on_trip=self._tripped)
         self._off = is_off(resolved.file, run_dir)
-        watched = {str(run_dir)}
-        if resolved.file:
-            watched.add(os.path.dirname(resolved.file))
-        self._watcher = Watcher(watched, self._files_changed)
+        self._watcher = Watcher(
+            lambda: [str(run_dir), *(folders_of(resolved.file) if resolved.file else ())],
+            self._files_changed,
+        )
         self._thread = threading.Thread(target=self._housekeep, name="green-runtime", daemon=True)
         self._thread.start()
         logger.info("greenserve: %s", self._in_words())
@@ -144,9 +144,14 @@ class Runtime:
         """Whether an admission policy wants to be asked, be it in shadow."""
         return not self._off and self._decisions.decides
 
-    def estimate_run_s(self, prompt_tokens: int, max_tokens: int) -> float:
-        """Seconds a request will need once it runs; 0.0 while nothing is known."""
-        return self._books.estimator.run_s(prompt_tokens, max_tokens)
+    def estimate_run_s(
+        self, prompt_tokens: int, max_tokens: int, *, open_ended: bool = False
+    ) -> float:
+        """Seconds a request will need once it runs; 0.0 while nothing is known.
+
+        ``open_ended``: the client named no ``max_tokens``, so the usual answer length counts.
+        """
+        return self._books.estimator.run_s(prompt_tokens, max_tokens, open_ended=open_ended)
 
     def plan(self, queue: QueueView) -> BatchPlan:
         """Limits for the next step."""
@@ -258,7 +263,7 @@ class Runtime:
         due_s = self._wake_at_s - self.clock.now()
         if self._books.dirty:
             due_s = min(due_s, BUSY_PERIOD_S)
-        return max(due_s, 0.0) if math.isfinite(due_s) else None
+        return min(max(due_s, 0.0), threading.TIMEOUT_MAX) if math.isfinite(due_s) else None
 
     def _tick(self) -> None:
         poked, self._reload = self._reload, False
@@ -324,6 +329,7 @@ class Runtime:
                 self._faults.parts.discard("reload")
                 return
             self._check(fresh.config)
+            MarkReader(fresh.config.marks)
             manager = GreenManager(fresh.config, self._plugins)
             decisions = Decisions(manager, on_trip=self._tripped)
         except GreenError as error:

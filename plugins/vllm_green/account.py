@@ -24,7 +24,9 @@ class Account(msgspec.Struct):
     deadline_s: float | None
     prompt_tokens: int
     max_tokens: int
+    open_ended: bool
     has_stop_strings: bool
+    next_peek: int = 1
     first_scheduled_s: float | None = None
     held_s: float = 0.0
     cached_tokens: int = 0
@@ -47,7 +49,9 @@ class Account(msgspec.Struct):
         )
 
 
-def open_account(request: Any, config: GreenConfig, clock: SteadyClock) -> Account:
+def open_account(
+    request: Any, config: GreenConfig, clock: SteadyClock, max_model_len: int
+) -> Account:
     """Start an account for an engine ``Request``; pooling ones have no sampling parameters."""
     marks = read_marks(request)
     urgency = marks.urgency or config.admission.default_class
@@ -64,6 +68,8 @@ def open_account(request: Any, config: GreenConfig, clock: SteadyClock) -> Accou
         deadline_s=None if deadline_s is None else arrival_s + deadline_s,
         prompt_tokens=request.num_prompt_tokens,
         max_tokens=request.max_tokens,
+        # vLLM fills in what the context leaves where the client named no limit.
+        open_ended=request.num_prompt_tokens + request.max_tokens >= max_model_len,
         has_stop_strings=bool(sampling is not None and sampling.stop),
     )
 
@@ -102,7 +108,9 @@ def request_view(
         deadline_s=account.deadline_s,
         prompt_tokens=account.prompt_tokens,
         max_tokens=account.max_tokens,
-        estimated_run_s=runtime.estimate_run_s(account.prompt_tokens, account.max_tokens),
+        estimated_run_s=runtime.estimate_run_s(
+            account.prompt_tokens, account.max_tokens, open_ended=account.open_ended
+        ),
         running=running,
         waiting=waiting,
         held=held,

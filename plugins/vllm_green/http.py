@@ -39,7 +39,7 @@ class GreenMiddleware:
             await _refuse(send, 400, "BadRequestError", str(error), error.path)
             return
         if scope["path"].removeprefix(scope.get("root_path", "")).rstrip("/") == "/metrics":
-            send = _Appending(send)
+            scope, send = _plainly(scope), _Appending(send)
         token = current.set(begun)
         waiting = _Waiting(send)
         _waiting.add(waiting)
@@ -123,6 +123,13 @@ class _Appending:
         await self._send({"type": "http.response.body", "body": bytes(self._body)})
 
 
+def _plainly(scope: Scope) -> Scope:
+    """The same request without what would make the answer compressed or OpenMetrics."""
+    left_out = (b"accept", b"accept-encoding")
+    headers = [(name, value) for name, value in scope["headers"] if name not in left_out]
+    return {**scope, "headers": headers}
+
+
 def _is_plain_text(start: MutableMapping[str, Any]) -> bool:
     headers = {name.lower(): value for name, value in start["headers"]}
     plain = headers.get(b"content-type", b"").startswith(b"text/plain")
@@ -130,7 +137,7 @@ def _is_plain_text(start: MutableMapping[str, Any]) -> bool:
 
 
 def _begin(scope: Scope) -> Answer:
-    headers = [(n.decode("latin-1"), v.decode("latin-1")) for n, v in scope["headers"]]
+    headers = [(n.decode("latin-1"), _text(v)) for n, v in scope["headers"]]
     reader = frontend().reader
     bearer = next((v for n, v in headers if n == "authorization"), "")
     client = scope.get("client")
@@ -139,6 +146,14 @@ def _begin(scope: Scope) -> Answer:
     if not may_mark or not marks:
         return Answer(may_mark=may_mark, from_server=True)
     return Answer(reader.from_headers(marks), from_server=True)
+
+
+def _text(value: bytes) -> str:
+    """Tenants may be UTF-8, as in a body; what is not is read as HTTP's old Latin-1."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
 
 
 def _token(authorization: str) -> str:

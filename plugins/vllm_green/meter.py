@@ -14,6 +14,7 @@ from vllm_green.account import Account, attach, open_account
 # A step that starts this soon after the last one ended counts from that end: the time between
 # is the engine's own work for the batch, not idleness.
 _CONTINUOUS_S = 0.01
+_PEEK_GROWTH = 1.06
 
 
 class _Flying(NamedTuple):
@@ -30,8 +31,9 @@ class _Flying(NamedTuple):
 class StepMeter:
     """Used from the engine's thread only."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, max_model_len: int) -> None:
         self._runtime = runtime
+        self._max_model_len = max_model_len
         self._accounts: dict[str, Account] = {}
         self._flying: dict[int, _Flying] = {}
         self._busy_until_s = 0.0
@@ -48,7 +50,8 @@ class StepMeter:
 
     def open(self, request: Any) -> Account:
         """Open the account of an engine request."""
-        account = open_account(request, self._runtime.config, self._runtime.clock)
+        runtime = self._runtime
+        account = open_account(request, runtime.config, runtime.clock, self._max_model_len)
         self._accounts[request.request_id] = account
         return account
 
@@ -119,9 +122,12 @@ class StepMeter:
             record = self.close(output.request_id, str(output.finish_reason))
             if account.request.resumable:
                 self.next_turn(account.request, requests)
-        elif account.has_stop_strings:
-            # The front may end it on a stop string, without another word from here.
+        elif account.has_stop_strings and account.request.num_output_tokens >= account.next_peek:
+            # The front may end it on a stop string, without another word from here. An account
+            # with every token would cost; with growing pauses it lags by a few tokens in a hundred.
             now_s = self._runtime.clock.now()
+            tokens = account.request.num_output_tokens
+            account.next_peek = max(tokens + 1, int(tokens * _PEEK_GROWTH))
             record = self._runtime.peek(account.facts(output.request_id, now_s, "running"))
         else:
             return

@@ -43,7 +43,7 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
         self.green.on_wake = self._green_woken
         self._green_core: Any = None  # the EngineCoreProc, once it is built
         self._green_holds: HoldTable[Any] = HoldTable(self.green)
-        self._green_meter = StepMeter(self.green)
+        self._green_meter = StepMeter(self.green, self.max_model_len)
         self._green_limits: tuple[int, int] = (
             self.max_num_active_reqs,
             self.max_num_scheduled_tokens,
@@ -144,6 +144,8 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
         """Whether the engine should step; held requests alone are no reason to."""
         if not self._green_holds:
             answer: bool = super().has_requests()
+            if not answer and self._green_closing():
+                self._green_end()  # now: the engine's tear-down may not leave time for it
             return answer
         try:
             self._green_review()
@@ -203,10 +205,13 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
     def shutdown(self) -> None:
         """Close every account and the books, within two seconds."""
         try:
-            self._green_meter.close_all("shutdown")
-            self.green.close()
+            self._green_end()
         finally:
             super().shutdown()
+
+    def _green_end(self) -> None:
+        self._green_meter.close_all("shutdown")
+        self.green.close()
 
     # --- ours -------------------------------------------------------------------------------
 

@@ -53,6 +53,9 @@ def test_a_frozen_config_is_the_same_in_every_process(tmp_path):
         ('profile = "eco"', r"profile: unknown profile 'eco'"),
         ('[policies]\nshadow = ["batsh"]', r"policies\.shadow: unknown family 'batsh'.*'batch'"),
         ("x = [", "is not valid TOML"),
+        ("x = " + "[" * 5000, "is not valid TOML"),
+        ("[carbon]\nforecast_hours = 1e6", r"carbon\.forecast_hours: must be at most 336"),
+        ("[energy]\nflop_j = 1e300", r"energy\.flop_j: must be at most"),
     ],
 )
 def test_a_bad_key_is_named_in_one_line(tmp_path, text, message):
@@ -69,6 +72,11 @@ def test_a_missing_file_says_what_to_check(tmp_path):
 def test_an_unknown_variable_is_refused_with_its_neighbour():
     with pytest.raises(ConfigError, match="GREEN_CARBON_ZNE: unknown variable.*GREEN_CARBON_ZONE"):
         load(env={"GREEN_CARBON_ZNE": "DE"})
+
+
+def test_variables_that_kubernetes_injects_are_nobodys_mistake():
+    env = {"GREEN_SERVICE_HOST": "10.0.0.1", "GREEN_PORT": "tcp://", "GREEN_PORT_80_TCP": "x"}
+    assert load(env=env).origins == {}
 
 
 FITTING = {

@@ -39,6 +39,16 @@ def installed(blocks, tmp_path, monkeypatch):
         sys.modules.pop(name, None)
 
 
+def test_the_example_names_the_module_to_install_and_no_other(blocks):
+    """Two modules beside each other: setuptools would refuse to guess."""
+    (toml,) = [
+        c for page, kind, _, c in blocks if (page, kind) == (PAGE, "toml") and "[project" in c
+    ]
+    written = tomllib.loads(toml)
+    (target,) = written["project"]["entry-points"][GROUP].values()
+    assert written["tool"]["setuptools"]["py-modules"] == [target.partition(":")[0]]
+
+
 def test_the_examples_own_tests_pass(installed):
     import test_patient_tenants as example
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import math
+import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 import msgspec
 
+from green_core import config as configuration
+from green_core.errors import ConfigError
 from green_core.export.text import printable
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
@@ -21,6 +25,18 @@ def add_config(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the green.toml to read (default: the one that GREEN_CONFIG names, else none)",
     )
+
+
+def load_config(path: str | None) -> configuration.Resolved:
+    """Resolve ``--config``, or what ``GREEN_CONFIG`` names; a missing file names those two."""
+    named = path or os.environ.get(configuration.ENV_CONFIG)
+    if named and not os.path.exists(named):
+        raise ConfigError(
+            named,
+            "no such config file",
+            remedy="Check --config (a server's: --green-config)" if path else "Check GREEN_CONFIG",
+        )
+    return configuration.load(path)
 
 
 def add_ledger(parser: argparse.ArgumentParser) -> None:
@@ -64,6 +80,13 @@ def utc(epoch_s: float) -> str:
     """An instant in UTC, to the second."""
     text = datetime.fromtimestamp(epoch_s, UTC).isoformat(timespec="seconds")
     return text.replace("+00:00", "Z")
+
+
+def figure(value: float) -> str:
+    """Four significant digits without an exponent, so that a single request's share shows."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:.0f}"
+    return f"{value:.{max(0, 3 - math.floor(math.log10(abs(value))))}f}"
 
 
 def print_json(value: Any) -> None:

@@ -11,7 +11,7 @@ import msgspec
 
 from green_core import config as configuration
 from green_core import preflight
-from green_core.cli.common import Commands, add_config
+from green_core.cli.common import Commands, add_config, load_config
 from green_core.switch import is_off
 
 
@@ -30,7 +30,7 @@ def register(commands: Commands) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    resolved = configuration.load(arguments.config)
+    resolved = load_config(arguments.config)
     preflight.check(resolved.config)
     lines = list(_values(resolved))
     width = max(len(line) for line, _ in lines)

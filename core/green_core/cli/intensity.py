@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import math
 import time
 
 import msgspec
 
-from green_core import config as configuration
-from green_core.cli.common import Commands, add_config, print_json, print_table, utc
+from green_core.cli.common import Commands, add_config, load_config, print_json, print_table, utc
 from green_core.export.text import printable
 from green_core.grid.build import build_signal
 from green_core.grid.signal import CarbonSignal
@@ -30,7 +30,7 @@ def register(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    config = configuration.load(arguments.config).config
+    config = load_config(arguments.config).config
     now_s = time.time()
 
     def from_plugin(name: str) -> CarbonSignal | None:
@@ -52,10 +52,13 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _as_json(view: GridView) -> dict[str, object]:
+    # A signal that never changes is valid for ever, which JSON can only say with null.
+    changes = math.isfinite(view.valid_until_s)
     return {
         **msgspec.to_builtins(view),
+        "valid_until_s": view.valid_until_s if changes else None,
         "observed_at": utc(view.observed_at_s),
-        "valid_until": utc(view.valid_until_s),
+        "valid_until": utc(view.valid_until_s) if changes else None,
     }
 
 

@@ -6,14 +6,22 @@ import argparse
 
 import msgspec
 
-from green_core.cli.common import Commands, add_ledger, add_span, print_json, print_table
+from green_core.cli.common import (
+    Commands,
+    add_ledger,
+    add_span,
+    figure,
+    print_json,
+    print_table,
+)
 from green_core.export.ledger import GROUPS, IdleTotals, Totals, idle_totals, totals
 from green_core.values import JOULES_PER_KWH
 
 _NOTES = """\
 kWh is energy at the device; facility overhead (PUE) is in gCO2e, not in kWh.
 Location-based gCO2e, embodied share included where configured. Rows of different methods
-(measured, estimated) or kinds of intensity (average, marginal) are not comparable: not added up."""
+(measured, estimated) or kinds of intensity (average, marginal) are not comparable: not added up.
+gCO2e of idle are not in this table: the counter greenserve_idle_carbon_grams_total has them."""
 
 
 def register(commands: Commands) -> None:
@@ -76,8 +84,8 @@ def _print(by: str, rows: list[Totals], idle: list[IdleTotals]) -> None:
     for interval in idle:
         share = interval.idle_j / interval.metered_j if interval.metered_j else 0.0
         print(
-            f"idle, no request: {interval.idle_j / JOULES_PER_KWH:.6f} kWh, {share:.1%} of the "
-            f"{interval.metered_j / JOULES_PER_KWH:.6f} kWh counted ({interval.method})"
+            f"idle, no request: {figure(interval.idle_j / JOULES_PER_KWH)} kWh, {share:.1%} of the "
+            f"{figure(interval.metered_j / JOULES_PER_KWH)} kWh counted ({interval.method})"
         )
     unsettled = sum(row.unsettled for row in rows)
     if unsettled:
@@ -92,9 +100,9 @@ def _row(row: Totals) -> tuple[str, ...]:
         str(row.prompt_tokens),
         str(row.cached_tokens),
         str(row.output_tokens),
-        f"{row.energy_j / JOULES_PER_KWH:.6f}",
-        f"{row.carbon_g:.3f}",
-        f"{_joules_per_request(row):.1f}",
+        figure(row.energy_j / JOULES_PER_KWH),
+        figure(row.carbon_g),
+        figure(_joules_per_request(row)),
         row.method,
         row.kind,
     )

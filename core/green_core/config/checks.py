@@ -8,6 +8,22 @@ import math
 from green_core.config.schema import GreenConfig, Table
 from green_core.errors import ConfigError
 
+# Beyond these a value is a slip of the unit, and some would overflow what is computed with them.
+_MOST = {
+    "carbon.forecast_hours": 24.0 * 14,
+    "carbon.high_threshold": 1e5,
+    "carbon.speed": 1e6,
+    "energy.static_w": 1e6,
+    "energy.flop_j": 1e-6,
+    "energy.byte_j": 1e-3,
+    "energy.pue": 100.0,
+    "energy.embodied_g_per_device": 1e9,
+    "admission.max_hold_s": 366 * 86_400.0,
+    "admission.default_deadline_s": 366 * 86_400.0,
+    "admission.batch_window_s": 60.0,
+    "marks.max_deadline_s": 366 * 86_400.0,
+}
+
 
 def require(condition: bool, path: str, problem: str, remedy: str = "") -> None:
     """Raise ``ConfigError`` unless ``condition`` holds."""
@@ -35,6 +51,11 @@ def check_ranges(config: GreenConfig) -> None:
                     f"{table}.{name}",
                     f"must be a finite number of at least 0, not {value}",
                 )
+    for path, most in _MOST.items():
+        table, _, name = path.partition(".")
+        value = getattr(getattr(config, table), name)
+        if value is not None:
+            require(value <= most, path, f"must be at most {most:g}, not {value:g}")
     carbon, energy, cache, policies = config.carbon, config.energy, config.cache, config.policies
     require(
         carbon.medium_threshold <= carbon.high_threshold,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -22,6 +23,8 @@ ENV_RESOLVED = "GREEN_RESOLVED"
 RESERVED_ENV = frozenset(
     {"GREEN_ENABLE", ENV_CONFIG, ENV_RESOLVED, "GREEN_RUN_DIR", "GREEN_EPOCH", "GREEN_TRACE_HOOKS"}
 )
+# Kubernetes injects these for a Service called "green"; they are nobody's spelling mistake.
+_FROM_KUBERNETES = re.compile(r"GREEN_(SERVICE_(HOST|PORT)|PORT)(_|$)").match
 
 
 class Resolved(msgspec.Struct, frozen=True):
@@ -100,7 +103,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
             f"cannot be read ({error.strerror})",
             remedy="Check the path given to --green-config or GREEN_CONFIG, and its permissions",
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(
             str(path), f"is not valid TOML ({error})", remedy="Mend the file"
         ) from error
@@ -164,7 +167,7 @@ def _from_env(env: Mapping[str, str]) -> dict[str, Any]:
     known = env_names()
     found: dict[str, Any] = {}
     for name, text in env.items():
-        if not name.startswith(ENV_PREFIX) or name in RESERVED_ENV:
+        if not name.startswith(ENV_PREFIX) or name in RESERVED_ENV or _FROM_KUBERNETES(name):
             continue
         if name not in known:
             raise ConfigError(name, "unknown variable", remedy=nearest(name, list(known)))

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from green_core.values import GridView, Hold, RequestView
+from green_core.values import GridState, GridView, Hold, RequestView
 
 # A policy that re-checks hourly over the longest deadline (7 days) stays below this.
 MAX_HOPS = 200
@@ -41,13 +41,21 @@ class ShadowReport(msgspec.Struct, frozen=True):
 class Shadow:
     """A callable that asks ``policy``, keeps count, and always answers ``stock``.
 
+    ``judge`` tells the grid's state from a forecast intensity (``None``: it stays that of now).
     An error of the policy is passed on: whoever guards policies treats it as usual.
     """
 
-    def __init__(self, family: str, policy: Callable[..., Any], stock: Any) -> None:
+    def __init__(
+        self,
+        family: str,
+        policy: Callable[..., Any],
+        stock: Any,
+        judge: Callable[[float], GridState] | None = None,
+    ) -> None:
         self._family = family
         self._policy = policy
         self._stock = stock
+        self._judge = judge
         self._calls = self._differing = self._held = self._foreseen = 0
         self._hold_s = self._saving = 0.0
 
@@ -94,7 +102,7 @@ class Shadow:
         """
         until_s = hold.until_s
         for _ in range(MAX_HOPS):
-            ahead = _view_at(grid, until_s)
+            ahead = self._view_at(grid, until_s)
             if ahead is None:
                 return None
             answer = self._policy(msgspec.structs.replace(request, now_s=until_s), ahead)
@@ -104,6 +112,24 @@ class Shadow:
                 return None
             until_s = answer.until_s
         return None
+
+    def _view_at(self, grid: GridView, at_s: float) -> GridView | None:
+        """The grid as its own forecast sees it at ``at_s``; ``None`` beyond the forecast."""
+        if at_s < grid.valid_until_s:
+            return grid
+        past = [point for point in grid.forecast if point.start_s <= at_s]
+        if not past or at_s >= grid.forecast_end_s:
+            return None
+        ahead = grid.forecast[len(past) :]
+        intensity = past[-1].intensity_g_per_kwh
+        return msgspec.structs.replace(
+            grid,
+            intensity_g_per_kwh=intensity,
+            state=self._judge(intensity) if self._judge else grid.state,
+            valid_until_s=ahead[0].start_s if ahead else math.inf,  # no later change is foreseen
+            forecast=ahead,
+            is_estimate=True,
+        )
 
 
 def same_decision(one: Any, other: Any) -> bool:
@@ -116,24 +142,4 @@ def same_decision(one: Any, other: Any) -> bool:
         getattr(one, name) == getattr(other, name)
         for name in one.__struct_fields__
         if name != "reason"
-    )
-
-
-def _view_at(grid: GridView, at_s: float) -> GridView | None:
-    """The grid as its own forecast sees it at ``at_s``; ``None`` beyond the forecast.
-
-    ``state`` stays that of now: the thresholds are not part of a view.
-    """
-    if at_s < grid.valid_until_s:
-        return grid
-    past = [point for point in grid.forecast if point.start_s <= at_s]
-    if not past or at_s >= grid.forecast_end_s:
-        return None
-    ahead = grid.forecast[len(past) :]
-    return msgspec.structs.replace(
-        grid,
-        intensity_g_per_kwh=past[-1].intensity_g_per_kwh,
-        valid_until_s=ahead[0].start_s if ahead else math.inf,  # no later change is foreseen
-        forecast=ahead,
-        is_estimate=True,
     )

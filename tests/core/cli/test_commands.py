@@ -53,6 +53,14 @@ def test_a_bad_config_is_one_line_and_exit_2(green, config):
     )
 
 
+@pytest.mark.parametrize("command", [("config", "check"), ("intensity",)])
+def test_a_missing_file_is_one_line_that_names_what_named_it(green, tmp_path, monkeypatch, command):
+    missing = tmp_path / "gren.toml"
+    assert_one_line_error(green(*command, "--config", missing), str(missing), "--config")
+    monkeypatch.setenv("GREEN_CONFIG", str(missing))
+    assert_one_line_error(green(*command), str(missing), "GREEN_CONFIG")
+
+
 def test_a_broken_file_is_one_line_too(green, config):
     assert_one_line_error(green("config", "check", "--config", config("a = [\n\n")), "TOML")
 
@@ -129,6 +137,13 @@ def test_the_signal_as_json_carries_units(green, file_signal):
     assert view["forecast"][0]["intensity_g_per_kwh"] >= 100.0
 
 
+def test_a_signal_that_never_changes_is_json_too(green, config):
+    answer = green("intensity", "--json", "--config", config('[carbon]\nzone = "DE"\n'))
+    assert answer.code == 0, answer.err
+    view = json.loads(answer.out)
+    assert (view["zone"], view["valid_until_s"], view["valid_until"]) == ("DE", None, None)
+
+
 def test_an_unknown_source_is_one_line(green, config):
     path = config('[carbon]\nsource = "statik"\n')
     assert_one_line_error(green("intensity", "--config", path), "carbon.source", "static")
@@ -200,10 +215,17 @@ def test_the_report_sums_by_tenant_and_keeps_idle_apart(green, fill):
     answer = green("report", "--ledger", ledger)
     lines = [line.split() for line in answer.out.splitlines()]
     assert lines[1][:5] == ["acme", "2", "200", "80", "40"]
-    assert lines[1][5:8] == ["0.002000", "1.000", "3600.0"]
+    assert lines[1][5:8] == ["0.002000", "1.000", "3600"]
     assert lines[1][8:] == ["measured:nvml-counter", "average"]
     assert lines[2][0] == "globex"
-    assert "idle, no request: 0.000333 kWh, 10.0% of the 0.003333 kWh counted" in answer.out
+    assert "idle, no request: 0.0003333 kWh, 10.0% of the 0.003333 kWh counted" in answer.out
+
+
+def test_the_report_shows_a_single_small_request_and_says_where_idle_grams_are(green, fill):
+    ledger = fill({"energy_j": 0.7472, "operational_g": 9.489e-05, "embodied_g": 0.0})
+    out = green("report", "--ledger", ledger).out
+    assert out.splitlines()[1].split()[5:8] == ["0.0000002076", "0.00009489", "0.7472"]
+    assert "greenserve_idle_carbon_grams_total" in out
 
 
 def test_the_report_does_not_add_up_methods(green, fill):

@@ -10,6 +10,7 @@ from green_core import (
     BatchPlan,
     ForecastPoint,
     GreenConfig,
+    GridState,
     Hold,
 )
 from green_core.policies.deadline import Deadline
@@ -74,6 +75,19 @@ def test_waiting_for_a_dirtier_hour_is_reported_as_a_loss():
     shadow = Shadow("admission", waits, Admit())
     shadow(REQUEST, dirtier)
     assert shadow.report().saving_ratio == pytest.approx(-0.25)
+
+
+def test_a_policy_that_looks_at_the_state_is_followed_along_the_forecast():
+    def waits(request, grid):
+        return Admit() if grid.state is GridState.CLEAN else Hold(request.now_s + HOUR)
+
+    judge = GreenConfig().carbon.state
+    cleaner = msgspec.structs.replace(
+        GRID, state=GridState.DIRTY, forecast=(ForecastPoint(HOUR, 100.0),)
+    )
+    shadow = Shadow("admission", waits, Admit(), judge)
+    shadow(REQUEST, cleaner)
+    assert shadow.report().saving_ratio == pytest.approx(1 - 100 / 400)
 
 
 @pytest.mark.parametrize("step_s", [0.0, -1.0, 1e-3])

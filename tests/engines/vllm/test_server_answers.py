@@ -126,6 +126,7 @@ def test_a_users_kv_transfer_params_are_neither_echoed_nor_lost(policy_server):
         ("X-Green-Deadline-S", "nan", "'nan' is not"),
         ("X-Green-Class", "urgent", "unknown class 'urgent'"),
         ("X-Green-Tenant", "x" * 200, "1 to 128 printable"),
+        ("X-Green-Tenat", "acme", "unknown header. Did you mean 'X-Green-Tenant'"),
     ],
 )
 def test_a_malformed_header_is_answered_400_naming_it(policy_server, header, value, says):
@@ -169,6 +170,21 @@ def test_the_requests_own_span_carries_our_attributes(policy_server, receiver: R
     assert attributes["gen_ai.carbon.gco2"] > 0
     assert attributes["gen_ai.region"] == "DE"
     assert attributes["gen_ai.usage.completion_tokens"] == 3
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/metrics/"])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Accept-Encoding": "identity"},
+        {"Accept-Encoding": "gzip"},
+        {"Accept": "application/openmetrics-text; version=1.0.0"},
+    ],
+)
+def test_metrics_are_whole_however_they_are_asked_for(policy_server, path, headers):
+    text = policy_server.client.get(path, headers=headers).text
+    assert "greenserve_info{" in text
+    assert "vllm:num_requests_running{" in text
 
 
 def test_metrics_show_the_work(policy_server):

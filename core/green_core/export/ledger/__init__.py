@@ -4,6 +4,7 @@ Writers are engine processes, one connection each; readers open the file read-on
 """
 
 from green_core.export.ledger.dump import FORMATS, write_csv, write_jsonl
+from green_core.export.ledger.patient import PatientLedger
 from green_core.export.ledger.reader import (
     GROUPS,
     Balance,
@@ -25,6 +26,7 @@ __all__ = [
     "Balance",
     "IdleTotals",
     "Ledger",
+    "PatientLedger",
     "Totals",
     "balance",
     "idle_totals",

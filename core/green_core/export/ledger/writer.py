@@ -8,7 +8,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from green_core.errors import LedgerUnavailable
@@ -49,6 +49,8 @@ class Ledger:
         self._lock = threading.Lock()
         self._closed = False
         self._next_prune_s = 0.0
+        # As they are once the file is set up; an open file keeps its inode from being used again.
+        self._inodes: dict[Path, tuple[int, int] | None] = {}
         self._owner = (
             self.instance_id,
             engine.engine,
@@ -85,19 +87,34 @@ class Ledger:
             try:
                 ledger = cls(connection, file, engine, keep_days, now_s)
                 ledger._set_up(engine)
+                ledger._inodes = {name: _inode(name) for name in (file, *_side_files(file))}
             except BaseException:
                 connection.close()
                 raise
         return ledger
 
-    def write(self, settled: Settled) -> None:
-        """Write all of ``settled`` in one transaction, or nothing; writing it again is harmless."""
+    @property
+    def path(self) -> Path:
+        """The file, absolute."""
+        return self._path
+
+    def displaced(self) -> bool:
+        """Whether the file at the path is no longer the one that is open."""
+        with schema.errors_told(self._path):
+            return _inode(self._path) != self._inodes[self._path]
+
+    def write(self, settled: Settled, *, wait_s: float | None = None) -> None:
+        """Write all of ``settled`` in one transaction, or nothing; writing it again is harmless.
+
+        ``wait_s`` is the longest wait for a lock; ``None``: ``BUSY_TIMEOUT_S``.
+        """
         if not (settled.records or settled.intervals):
             return
         requests = [(*self._owner, *schema.request_values(r)) for r in settled.records]
         intervals = [(self.instance_id, *schema.interval_values(i)) for i in settled.intervals]
         with self._lock, schema.errors_told(self._path):
             self._check_usable()
+            self._wait_at_most(schema.BUSY_TIMEOUT_S if wait_s is None else wait_s)
             with self._transaction():
                 self._connection.executemany(schema.INSERT_REQUEST, requests)
                 self._connection.executemany(schema.INSERT_INTERVAL, intervals)
@@ -121,6 +138,27 @@ class Ledger:
                         )
                 finally:
                     self._connection.close()
+
+    def abandon(self) -> None:
+        """Let go of a displaced file, so that another can take its place at the path.
+
+        What was written goes along with the file; this process stays in it as not ended. Its log
+        and shared memory are removed from beside the path: SQLite would take them for the new
+        file's. Raises nothing.
+        """
+        with self._lock:
+            if self._closed or os.getpid() != self._pid:
+                return
+            self._closed = True
+            with suppress(sqlite3.Error):
+                self._wait_at_most(0)
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            with suppress(sqlite3.Error):
+                self._connection.close()
+            for name in _side_files(self._path):
+                with suppress(OSError):
+                    if _inode(name) == self._inodes[name]:
+                        name.unlink(missing_ok=True)
 
     def _check_usable(self) -> None:
         if self._closed:
@@ -241,3 +279,16 @@ class Ledger:
         self._connection.executemany(f"UPDATE instances SET {carry} WHERE instance_id = ?", groups)
         self._connection.execute(f"DELETE FROM {table} WHERE {ended} {limit} ?", (value,))
         return last is not None
+
+
+def _side_files(path: Path) -> tuple[Path, Path]:
+    return Path(f"{path}-wal"), Path(f"{path}-shm")
+
+
+def _inode(path: Path) -> tuple[int, int] | None:
+    """Device and inode of the file at ``path``; ``None`` without one."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
