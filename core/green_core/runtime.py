@@ -113,6 +113,8 @@ class Runtime:
             lambda: [str(run_dir), *(folders_of(resolved.file) if resolved.file else ())],
             self._files_changed,
         )
+        self._reload = True  # what changed between load and watch
+        self._kick.set()
         self._thread = threading.Thread(target=self._housekeep, name="green-runtime", daemon=True)
         self._thread.start()
         logger.info("greenserve: %s", self._in_words())

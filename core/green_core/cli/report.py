@@ -20,8 +20,7 @@ from green_core.values import JOULES_PER_KWH
 _NOTES = """\
 kWh is energy at the device; facility overhead (PUE) is in gCO2e, not in kWh.
 Location-based gCO2e, embodied share included where configured. Rows of different methods
-(measured, estimated) or kinds of intensity (average, marginal) are not comparable: not added up.
-gCO2e of idle are not in this table: the counter greenserve_idle_carbon_grams_total has them."""
+(measured, estimated) or kinds of intensity (average, marginal) are not comparable: not added up."""
 
 
 def register(commands: Commands) -> None:
@@ -85,7 +84,8 @@ def _print(by: str, rows: list[Totals], idle: list[IdleTotals]) -> None:
         share = interval.idle_j / interval.metered_j if interval.metered_j else 0.0
         print(
             f"idle, no request: {figure(interval.idle_j / JOULES_PER_KWH)} kWh, {share:.1%} of the "
-            f"{figure(interval.metered_j / JOULES_PER_KWH)} kWh counted ({interval.method})"
+            f"{figure(interval.metered_j / JOULES_PER_KWH)} kWh counted, "
+            f"{figure(interval.idle_g)} gCO2e ({interval.method})"
         )
     unsettled = sum(row.unsettled for row in rows)
     if unsettled:

@@ -52,11 +52,15 @@ class Totals(msgspec.Struct, frozen=True):
 
 
 class IdleTotals(msgspec.Struct, frozen=True):
-    """Energy of settled time by method; ``idle_j`` of ``metered_j`` belongs to no request."""
+    """Energy of settled time by method; ``idle_j`` of ``metered_j`` belongs to no request.
+
+    ``idle_g`` is idle's share of the carbon of each stretch, by energy.
+    """
 
     method: str
     metered_j: float
     idle_j: float
+    idle_g: float
 
 
 class Balance(msgspec.Struct, frozen=True):
@@ -141,7 +145,9 @@ def idle_totals(
     """Energy of the settled time that ended in the span, by method."""
     where, values = _where("end_s", since_s, until_s, None)
     sql = (
-        "SELECT method, sum(active_j + idle_j), sum(idle_j)"
+        "SELECT method, sum(active_j + idle_j), sum(idle_j),"
+        " sum(iif(active_j + idle_j > 0,"
+        " (operational_g + embodied_g) * idle_j / (active_j + idle_j), 0))"
         f" FROM intervals{where} GROUP BY method ORDER BY method"
     )
     return [IdleTotals(*row) for row in _query(path, sql, values)]
