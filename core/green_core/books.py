@@ -15,6 +15,7 @@ from green_core.energy.build import build_meter, build_model
 from green_core.estimate import RunTimeEstimator
 from green_core.export.ledger import Ledger, PatientLedger
 from green_core.export.prometheus import EngineMetrics
+from green_core.faults import Faults
 from green_core.grid.signal import CarbonSignal
 from green_core.manager import GreenManager
 from green_core.policies.shadow import ShadowReport
@@ -26,19 +27,6 @@ SETTLE_PERIOD_S = 1.0  # without a meter; with one, its own period
 PUBLISH_PERIOD_S = 1.0
 # Ends of an answer that say how long answers are; an abort does not.
 COMPLETE = ("stop", "length")
-
-
-class Faults:
-    """Faults of our own: each part is logged once, and serving goes on."""
-
-    def __init__(self) -> None:
-        self.parts: set[str] = set()
-
-    def note(self, part: str) -> None:
-        """Call from an ``except`` block."""
-        if part not in self.parts:
-            self.parts.add(part)
-            logger.exception("greenserve: %s failed; serving goes on without it", part)
 
 
 class Books:

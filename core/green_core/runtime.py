@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from green_core import config as configuration
-from green_core.books import Books, Faults
+from green_core.books import Books
 from green_core.clock import SteadyClock
 from green_core.config import GreenConfig, Resolved
 from green_core.decisions import Decisions
 from green_core.errors import GreenError
+from green_core.faults import Faults
 from green_core.grid.build import build_signal
 from green_core.manager import GreenManager
 from green_core.marks import MarkReader

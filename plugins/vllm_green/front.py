@@ -14,10 +14,12 @@ from typing import Any
 
 import msgspec
 
+from green_core.faults import Faults
 from green_core.frontend import Frontend
 from green_core.marks import WIRE_KEY, Marks
 
 Original = Callable[..., Any]
+faults = Faults()
 
 
 class Answer:
@@ -97,26 +99,44 @@ def wrap_process_outputs(original: Original) -> Original:
     """Take accounts out of the engine's outputs before anyone can see or echo them."""
 
     def process_outputs(self: Any, engine_core_outputs: Any, *args: Any, **kwargs: Any) -> Any:
-        answers: dict[str, Answer] = {}
-        for output in engine_core_outputs:
-            parameters = output.kv_transfer_params
-            if not parameters or WIRE_KEY not in parameters:
-                continue
-            record = parameters.pop(WIRE_KEY)
-            output.kv_transfer_params = parameters or None
-            state = self.request_states.get(output.request_id)
-            found = getattr(state, "green", None)
-            if found is not None:
-                found.records[output.request_id] = record
-                answers[state.external_req_id] = found
+        try:
+            answers = _take_accounts(self.request_states, engine_core_outputs)
+        except Exception:
+            faults.note("reading accounts")
+            answers = {}
         result = original(self, engine_core_outputs, *args, **kwargs)
         for request_output in result.request_outputs:  # offline LLM only; empty in a server
             done = answers.get(request_output.request_id)
             if done is not None and request_output.finished:
-                request_output.green = frontend().usage(done.records.values())
+                request_output.green = _usage(done)
         return result
 
     return process_outputs
+
+
+def _take_accounts(states: Any, outputs: Any) -> dict[str, Answer]:
+    answers: dict[str, Answer] = {}
+    for output in outputs:
+        parameters = output.kv_transfer_params
+        if not parameters or WIRE_KEY not in parameters:
+            continue
+        record = parameters.pop(WIRE_KEY)
+        output.kv_transfer_params = parameters or None
+        state = states.get(output.request_id)
+        found = getattr(state, "green", None)
+        if found is not None:
+            found.records[output.request_id] = record
+            answers[state.external_req_id] = found
+    return answers
+
+
+def _usage(done: Answer) -> dict[str, Any] | None:
+    """``usage.green``, or ``None`` when making it failed."""
+    try:
+        return frontend().usage(done.records.values())
+    except Exception:
+        faults.note("usage")
+        return None
 
 
 def wrap_do_tracing(original: Original) -> Original:
@@ -139,8 +159,11 @@ def wrap_instrument_manual(original: Original) -> Original:
     def instrument_manual(*args: Any, **kwargs: Any) -> Any:
         record = _traced.get()
         if record is not None and frontend().config.telemetry.traces:
-            ours = frontend().span_attributes(record)
-            kwargs["attributes"] = {**(kwargs.get("attributes") or {}), **ours}
+            try:
+                ours = frontend().span_attributes(record)
+                kwargs["attributes"] = {**(kwargs.get("attributes") or {}), **ours}
+            except Exception:
+                faults.note("span attributes")
         return original(*args, **kwargs)
 
     return instrument_manual
@@ -152,7 +175,9 @@ def wrap_usage(original: Original) -> Original:
     def __init__(self: Any, **data: Any) -> None:
         found = current.get()
         if found is not None and found.records and frontend().config.telemetry.usage:
-            data["green"] = frontend().usage(found.records.values())
+            green = _usage(found)
+            if green is not None:
+                data["green"] = green
         original(self, **data)
 
     return __init__

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from green_core.errors import MarkError
-from vllm_green.front import Answer, current, frontend
+from vllm_green.front import Answer, current, faults, frontend
 
 Scope = MutableMapping[str, Any]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -116,7 +116,10 @@ class _Appending:
         self._body += message.get("body", b"")
         if message.get("more_body"):
             return
-        self._body += await asyncio.to_thread(frontend().metrics_text)
+        try:
+            self._body += await asyncio.to_thread(frontend().metrics_text)
+        except Exception:
+            faults.note("metrics")  # the engine's own are still served
         kept = [(n, v) for n, v in self._start["headers"] if n.lower() != b"content-length"]
         length = (b"content-length", str(len(self._body)).encode())
         await self._send({**self._start, "headers": [*kept, length]})
