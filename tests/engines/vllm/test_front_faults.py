@@ -1,5 +1,6 @@
 """A fault of ours in the front never costs a client its answer."""
 
+import logging
 from types import SimpleNamespace
 
 import pytest
@@ -23,6 +24,7 @@ class Broken:
 def _broken(monkeypatch):
     monkeypatch.setattr(front, "frontend", Broken)
     monkeypatch.setattr(front, "faults", front.Faults())
+    monkeypatch.setattr(logging.getLogger("greenserve"), "propagate", True)
 
 
 def test_usage_is_built_without_green(caplog):
