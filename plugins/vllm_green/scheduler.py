@@ -8,10 +8,10 @@ but what the step itself scheduled (FIELD P6).
 
 from __future__ import annotations
 
-import logging
 import time
 from typing import TYPE_CHECKING, Any
 
+from green_core.faults import Faults
 from green_core.holding import HoldTable
 from green_core.runtime import Runtime
 from green_core.values import Hold, QueueView
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     EngineScheduler: Any
 else:
     EngineScheduler = object  # the engine's class comes behind, see green_class()
-
-logger = logging.getLogger("greenserve")
 
 # Schedules in a row that computed nothing although requests wait, before limits are lifted.
 _STALL_SCHEDULES = 200
@@ -54,7 +52,7 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
         self._green_diverted: Hold | None = None
         self._green_uncounted = False
         self._green_review_all = False
-        self._green_failed = False
+        self._green_faults = Faults()
 
     def green_attach(self, core: Any) -> None:
         """Tell the scheduler which engine process loop to wake."""
@@ -67,7 +65,10 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
         session = self.requests.get(request.request_id)
         if session is not None:  # a further chunk of a streaming session
             super().add_request(request)
-            self._green_meter.next_turn(session, self.requests)
+            try:
+                self._green_meter.next_turn(session, self.requests)
+            except Exception:
+                self._green_fail()
             return
         try:
             self._green_diverted = self._green_admit(request)
@@ -91,10 +92,17 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
         if decision is None:
             super()._enqueue_waiting_request(request)
             return
-        account = self._green_meter[request.request_id]
-        view = request_view(request, account, self.green, self._green_counts())
+        try:
+            account = self._green_meter[request.request_id]
+            view = request_view(request, account, self.green, self._green_counts())
+            self._green_holds.hold(request, view, decision)
+        except Exception:
+            held = request.request_id in self._green_holds
+            self._green_fail()  # lets go of all that is held, this one too if it got that far
+            if not held:
+                super()._enqueue_waiting_request(request)
+            return
         self.deferred_waiting.add(request)
-        self._green_holds.hold(request, view, decision)
         self._green_show_held()
 
     def finish_requests(self, request_ids: Any, finished_status: Any) -> list[Any]:
@@ -204,14 +212,15 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
 
     def shutdown(self) -> None:
         """Close every account and the books, within two seconds."""
-        try:
-            self._green_end()
-        finally:
-            super().shutdown()
+        self._green_end()
+        super().shutdown()
 
     def _green_end(self) -> None:
-        self._green_meter.close_all("shutdown")
-        self.green.close()
+        try:
+            self._green_meter.close_all("shutdown")
+            self.green.close()
+        except Exception:
+            self._green_faults.note("closing the books")
 
     # --- ours -------------------------------------------------------------------------------
 
@@ -254,14 +263,17 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
 
     def _green_show_held(self) -> None:
         """Tell both metrics; an engine that does not step would not tell vLLM's by itself."""
-        self.green.note_held(len(self._green_holds))
-        if self._green_core is not None and not self.running:
-            from vllm.v1.engine import EngineCoreOutputs
+        try:
+            self.green.note_held(len(self._green_holds))
+            if self._green_core is not None and not self.running:
+                from vllm.v1.engine import EngineCoreOutputs
 
-            stats = self.make_stats()
-            if stats is not None:
-                told = EngineCoreOutputs(scheduler_stats=stats)
-                self._green_core.output_queue.put_nowait((0, told))
+                stats = self.make_stats()
+                if stats is not None:
+                    told = EngineCoreOutputs(scheduler_stats=stats)
+                    self._green_core.output_queue.put_nowait((0, told))
+        except Exception:
+            self._green_faults.note("showing held requests")
 
     def _green_closing(self) -> bool:
         core = self._green_core
@@ -311,9 +323,7 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
 
     def _green_fail(self) -> None:
         """A fault of ours: say it once, put the engine's limits back, hold nothing, go on."""
-        if not self._green_failed:
-            self._green_failed = True
-            logger.exception("greenserve failed in the scheduler; serving goes on")
+        self._green_faults.note("the scheduler's part")
         self._green_limit(*self._green_limits)
         self._green_enqueue(self._green_holds.release_all(self.green.clock.now(), "fault"))
 

@@ -22,19 +22,3 @@ def test_a_wall_clock_that_jumps_back_an_hour_is_not_followed():
     sources.pass_time(5)
     assert before == 1_000_010.0
     assert clock.now() == 1_000_015.0
-
-
-def test_a_lasting_step_is_adopted_when_nothing_is_timed():
-    sources = Sources()
-    clock = sources.clock()
-    sources.wall -= 3600
-    assert clock.adopt() == -3600
-    assert clock.now() == sources.wall
-
-
-def test_drift_below_the_tolerance_is_left_alone():
-    sources = Sources()
-    clock = sources.clock()
-    sources.wall += 1.5
-    assert clock.adopt() == 0.0
-    assert clock.now() == 1_000_000.0
