@@ -1,6 +1,7 @@
 """Settings that every test shares."""
 
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -19,3 +20,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     nothing_ran = reporter is None or not reporter.stats.get("passed")
     if nothing_ran and not session.config.option.collectonly and session.exitstatus == 0:
         session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Locks, caches and remembered starts of a test run are its own, also in its servers."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"):
+            folder = tmp_path_factory.mktemp(name.lower())
+            folder.chmod(0o700)
+            patch.setenv(name, str(folder))
+        yield

@@ -77,7 +77,29 @@ def _tests(path: Path) -> Iterator[tuple[str, str]]:
             yield node.name, ast.get_docstring(node) or ""
 
 
-GENERATORS: dict[str, Callable[[], str]] = {"seams": seams, "guarantees": guarantees}
+def devices() -> str:
+    """The table of ``docs/devices.md``: a row per device and document."""
+    from green_core.energy.figures import Figure, figures, listed
+
+    lines = ["| Device | Figures | Method | Source |", "|---|---|---|---|"]
+    for name in listed():
+        documents: dict[tuple[str, int, str], list[Figure]] = defaultdict(list)
+        for figure in figures(name):
+            documents[figure.source, figure.year, figure.method].append(figure)
+        for (source, year, method), found in documents.items():
+            cells = [
+                f"{each.label} {each.shown}" + (f" ({each.note})" if each.note else "")
+                for each in found
+            ]
+            lines.append(f"| {name} | {'<br>'.join(cells)} | {method} | {source}, {year} |")
+    return "\n".join(lines) + "\n"
+
+
+GENERATORS: dict[str, Callable[[], str]] = {
+    "seams": seams,
+    "guarantees": guarantees,
+    "devices": devices,
+}
 
 
 def filled(text: str) -> str:

@@ -99,6 +99,25 @@ def prove_live(part: str, facts: Mapping[str, Any]) -> None:
     temporary.replace(path)
 
 
+def owner_pid() -> int:
+    """The process that was asked first: the root of the server's processes."""
+    try:
+        return int((run_dir() / _OWNER_FILE).read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return os.getpid()
+
+
+def proofs() -> list[tuple[str, dict[str, Any]]]:
+    """Every part that was proved live in a process that still runs, with its statement."""
+    found = []
+    for path in sorted((run_dir() / _PROOF_FOLDER).glob("*-*.json")):
+        with contextlib.suppress(OSError, ValueError):
+            facts = json.loads(path.read_text(encoding="utf-8"))
+            if Path(f"/proc/{facts['pid']}").exists():
+                found.append((path.stem.rpartition("-")[0], facts))
+    return found
+
+
 def live(part: str, remedy: str) -> dict[str, Any]:
     """What a process stated when it proved ``part`` live.
 

@@ -10,21 +10,34 @@ from functools import partial
 from pathlib import Path
 
 from green_core.config import GreenConfig
+from green_core.doctor.facts import LoadFacts, MeterFacts
 from green_core.energy.attribution import Attributor
-from green_core.energy.build import build_meter, build_model
+from green_core.energy.build import build_model, open_meter
 from green_core.estimate import RunTimeEstimator
 from green_core.export.ledger import Ledger, PatientLedger
 from green_core.export.prometheus import EngineMetrics
 from green_core.faults import Faults
 from green_core.grid.signal import CarbonSignal
+from green_core.load import LoadGauge, LoadWatch
 from green_core.manager import GreenManager
 from green_core.policies.shadow import ShadowReport
-from green_core.values import EngineInfo, RequestFacts, RequestRecord, Settled, StepView
+from green_core.signal_watch import SignalWatch
+from green_core.values import (
+    EngineInfo,
+    LoadView,
+    MeterReading,
+    RequestFacts,
+    RequestRecord,
+    Settled,
+    StepView,
+)
 
 logger = logging.getLogger("greenserve")
 
-SETTLE_PERIOD_S = 1.0  # without a meter; with one, its own period
+# A meter is read once a step, but no faster than its counter moves and no slower than this.
+SETTLE_PERIOD_S = 1.0
 PUBLISH_PERIOD_S = 1.0
+_WEIGHT = 0.05
 # Ends of an answer that say how long answers are; an abort does not.
 COMPLETE = ("stop", "length")
 
@@ -44,6 +57,7 @@ class Books:
         engine: EngineInfo,
         *,
         signal: CarbonSignal,
+        watch: SignalWatch,
         manager: GreenManager,
         metrics_dir: Path,
         now_s: float,
@@ -55,10 +69,14 @@ class Books:
         self.estimator = RunTimeEstimator()
         self.dirty = True
         self.busy_since_s: float | None = None  # when the oldest step under way began
+        self.load = LoadWatch(now_s, engine.max_running)
+        self._gauge = LoadGauge(now_s)
         self._signal = signal
+        self._watch = watch
         self._faults = faults
         self._metrics_dir = metrics_dir
-        self._meter = build_meter(config.energy, engine, manager)
+        choice = open_meter(config.energy, engine, manager)
+        self._meter, self._meter_problem = choice.meter, choice.problem
         self._attributor = Attributor(
             engine=engine,
             config=config.energy,
@@ -74,11 +92,11 @@ class Books:
             method=self._attributor.method,
         )
         self._ledger = self._open_ledger(engine) if config.ledger.path else None
-        self._unpriced: deque[StepView] = deque()
+        self._unpriced: deque[tuple[StepView, int]] = deque()
         self._pricing = threading.Lock()
         self._observed: deque[StepView] = deque(maxlen=10_000)
         self._overhead_s: deque[float] = deque(maxlen=10_000)
-        self._settle_period_s = self._meter.period_s if self._meter else SETTLE_PERIOD_S
+        self._step_s = 0.0  # running mean
         self._settled_at_s = self._published_at_s = 0.0
 
     def _open_ledger(self, engine: EngineInfo) -> PatientLedger:
@@ -94,9 +112,9 @@ class Books:
 
     # --- engine's thread ------------------------------------------------------------------
 
-    def step(self, step: StepView, overhead_s: float) -> None:
-        """Note a finished step and what greenserve itself cost in it."""
-        self._unpriced.append(step)
+    def step(self, step: StepView, overhead_s: float, waiting: int) -> None:
+        """Note a finished step, what greenserve itself cost in it and who waited meanwhile."""
+        self._unpriced.append((step, waiting))
         self._overhead_s.append(overhead_s)
         self.dirty = True
 
@@ -123,12 +141,30 @@ class Books:
 
     # --- housekeeping thread --------------------------------------------------------------
 
+    @property
+    def at_work(self) -> bool:
+        """Whether a step is under way, or one that ended is not settled yet."""
+        return self.dirty or self.busy_since_s is not None
+
+    def load_view(self) -> LoadView:
+        """What a power policy sees: the device since it was last asked."""
+        totals = self._attributor.totals()
+        return self._gauge.look(
+            self._settled_at_s,
+            energy_j=totals.active_j + totals.idle_j,
+            busy_s=self.load.busy_s,
+            itl_s=self.estimator.decode_step_s,
+            ttft_s=self.load.ttft_s,
+        )
+
     def price(self) -> None:
         """Price the steps noted so far."""
         observes = self.manager.has_observers("green_on_step")
         with self._pricing:
             while self._unpriced:
-                step = self._unpriced.popleft()
+                step, waiting = self._unpriced.popleft()
+                self.load.step(step, waiting)
+                self._step_s += _WEIGHT * (step.duration_s - self._step_s)
                 try:
                     self.last_step = priced = self._attributor.on_step(step)
                     self.estimator.observe(priced)
@@ -142,12 +178,11 @@ class Books:
         """Settle, write and count what the meter has passed; answers whether anything was due."""
         busy_since_s = self.busy_since_s  # before pricing: that step may end meanwhile
         self.price()
-        if not at_once and now_s - self._settled_at_s < self._settle_period_s:
+        if not at_once and now_s - self._settled_at_s < self._settle_period_s():
             return False
         self._settled_at_s = now_s
         self.dirty = False
-        reading = self._meter.read() if self._meter else None
-        settled = self._attributor.advance(now_s, reading, busy_since_s)
+        settled = self._attributor.advance(now_s, self._read(), busy_since_s)
         self._tell(settled)
         if self._ledger is not None:
             self._ledger.write(settled, now_s)
@@ -155,31 +190,22 @@ class Books:
             self.dirty = True
         return True
 
-    def publish(
-        self, now_s: float, gauges: Mapping[str, float], shadows: Mapping[str, ShadowReport]
-    ) -> None:
+    def publish(self, now_s: float, shadows: Mapping[str, ShadowReport]) -> None:
         """Bring /metrics up to date, at most once a second while work goes on."""
         if self.dirty and now_s - self._published_at_s < PUBLISH_PERIOD_S:
             return
         self._published_at_s = now_s
         if not self.config.telemetry.metrics:
             return
-        metrics, grid = self.metrics, self._signal.view(now_s)
-        metrics.set(
-            "greenserve_carbon_intensity_grams_per_kwh",
-            grid.intensity_g_per_kwh,
-            zone=grid.zone,
-            kind=grid.kind,
-            source=grid.source,
-        )
-        metrics.set("greenserve_carbon_signal_age_seconds", max(now_s - grid.observed_at_s, 0.0))
-        for name, value in gauges.items():
-            metrics.set(name, value)
+        metrics = self.metrics
+        self._watch.show(metrics, self._signal.view(now_s), now_s)
         while self._overhead_s:
             metrics.observe("greenserve_step_overhead_seconds", self._overhead_s.popleft())
         for family, report in shadows.items():
             metrics.shadow(family, report)
         metrics.totals(self._attributor.totals())
+        if self._meter is not None and self._meter.rest_j is not None:
+            metrics.set_total("greenserve_rest_energy_joules_total", self._meter.rest_j())
         try:
             metrics.publish(self._metrics_dir)
         except OSError:
@@ -197,8 +223,7 @@ class Books:
     def close(self, now_s: float) -> None:
         """Settle everything, the tail by the model, and let go of files and meters."""
         self.price()
-        reading = self._meter.read() if self._meter else None
-        settled = self._attributor.close(now_s, reading)
+        settled = self._attributor.close(now_s, self._read())
         self._tell(settled)
         if self._ledger is not None:
             self._ledger.close(settled)
@@ -206,8 +231,49 @@ class Books:
             self._meter.close()
         self.metrics.withdraw(self._metrics_dir)
 
+    def load_facts(self, now_s: float) -> LoadFacts:
+        """What the engine had to do so far."""
+        self.load.look_at_prompts()
+        if self.busy_since_s is None:  # no step told of those that have ended since
+            self.load.running = self.load.waiting = 0
+        totals = self._attributor.totals()
+        return self.load.facts(now_s, active_j=totals.active_j, idle_j=totals.idle_j)
+
+    def meter_facts(self) -> MeterFacts:
+        """How energy is known."""
+        meter, totals = self._meter, self._attributor.totals()
+        if meter is None:
+            return MeterFacts(
+                method=totals.method,
+                uncertainty_ratio=self._attributor.uncertainty_ratio,
+                problem=self._meter_problem,
+            )
+        return MeterFacts(
+            method=totals.method,
+            name=meter.name,
+            period_s=meter.period_s,
+            uncertainty_ratio=meter.uncertainty_ratio,
+            gaps=totals.gaps,
+            rest_j=meter.rest_j() if meter.rest_j is not None else None,
+        )
+
+    def _settle_period_s(self) -> float:
+        if self._meter is None:
+            return SETTLE_PERIOD_S
+        return max(min(self._step_s, SETTLE_PERIOD_S), self._meter.period_s)
+
+    def _read(self) -> MeterReading | None:
+        meter = self._meter
+        if meter is None:
+            return None
+        if meter.note_work is not None:
+            meter.note_work(self._attributor.modelled_j)
+        return meter.read()
+
     def _tell(self, settled: Settled) -> None:
         self.metrics.settled(settled)
+        for record in settled.records:
+            self.load.request(record, self.estimator.prefill_token_s)
         while self._observed:
             self.manager.observe_step(self._observed.popleft())
         for record in settled.records:

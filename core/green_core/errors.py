@@ -47,7 +47,49 @@ class MeterUnavailable(GreenError):
 
 
 class SignalUnavailable(GreenError):
-    """The carbon signal has no value for this place or time."""
+    """A carbon service gave no usable answer.
+
+    ``reason`` is one of ``SIGNAL_REASONS``: the label of its counter. ``retry_after_s`` is what
+    the service itself asked for. With ``is_permanent`` asking again will not help until somebody
+    changes the configuration, the account or the service.
+    """
+
+    def __init__(self, message: str, *, reason: str, retry_after_s: float | None = None) -> None:
+        self.reason = reason
+        self.retry_after_s = retry_after_s
+        super().__init__(message)
+
+    @property
+    def is_permanent(self) -> bool:
+        """Whether this is a fault of the set-up and no passing failure."""
+        return self.reason in _PERMANENT
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild_signal_error, (str(self), self.reason, self.retry_after_s))
+
+
+SIGNAL_REASONS = (
+    "network",  # no connection: DNS, refused, TLS, proxy
+    "timeout",
+    "server_error",  # 5xx, and any status that is none of ours to mend
+    "rate_limited",  # 429
+    "malformed",  # HTML, cut JSON, another shape
+    "empty",  # well-formed and without a value
+    "auth",  # 401, or no token where one is needed
+    "forbidden",  # 403: the plan does not hold this zone
+    "zone",  # no such zone
+    "query",  # cannot be parsed, or answers several series
+    "kind",  # average where marginal was asked for, or the reverse; also basis
+    "unit",
+    "synthetic",  # made-up values
+)
+_PERMANENT = frozenset({"auth", "forbidden", "zone", "query", "kind", "unit", "synthetic"})
+
+
+def _rebuild_signal_error(
+    message: str, reason: str, retry_after_s: float | None
+) -> SignalUnavailable:
+    return SignalUnavailable(message, reason=reason, retry_after_s=retry_after_s)
 
 
 class LedgerUnavailable(GreenError):

@@ -14,9 +14,12 @@ import msgspec
 from prometheus_client import CollectorRegistry, generate_latest
 
 from green_core import config as configuration
-from green_core.activation import activate, live, run_dir
+from green_core.activation import activate, live, owner_pid, proofs, run_dir
 from green_core.config import GreenConfig, Resolved
+from green_core.doctor.facts import SeamFacts
+from green_core.doctor.tree import process_tree
 from green_core.errors import ConfigError
+from green_core.export import statusfile
 from green_core.export.collector import GreenCollector
 from green_core.export.otel import span_attributes
 from green_core.export.usage import from_wire, usage_payload
@@ -25,6 +28,7 @@ from green_core.runtime import METRICS_FOLDER, POKE_FILE
 from green_core.values import EngineInfo
 
 _RELOAD_PERIOD_S = 1.0
+_STATUS_WAIT_S = 2.0
 
 
 class Frontend:
@@ -78,6 +82,22 @@ class Frontend:
         if not self.config.telemetry.metrics:
             return b""
         return generate_latest(self._metrics)
+
+    def status(self) -> bytes:
+        """The status page as JSON; may wait for the engine for up to two seconds.
+
+        Raises ``GreenError`` while no engine has answered.
+        """
+        asked_ns = statusfile.ask(self._folder)
+        status = statusfile.collect(self._folder, asked_ns, wait_s=_STATUS_WAIT_S)
+        seen = {process.pid: process for process in process_tree(owner_pid())}
+        seen |= {process.pid: process for process in status.processes}
+        seams = tuple(
+            SeamFacts(part, facts["pid"], tuple(facts.get("seams", ()))) for part, facts in proofs()
+        )
+        return msgspec.json.encode(
+            msgspec.structs.replace(status, processes=tuple(seen.values()), seams=seams)
+        )
 
     @functools.cached_property
     def _metrics(self) -> CollectorRegistry:

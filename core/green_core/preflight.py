@@ -10,7 +10,8 @@ import os
 import time
 from collections.abc import Collection
 
-from green_core.config import GreenConfig, nearest, require
+from green_core.config import GreenConfig, require
+from green_core.energy.build import check_meter
 from green_core.grid.build import build_signal
 from green_core.manager import FAMILIES, GreenManager
 from green_core.marks import MarkReader
@@ -34,7 +35,7 @@ def check(config: GreenConfig, *, served: Collection[str] | None = None) -> None
         factory=lambda name: manager.carbon_source(),
     ).close()
     MarkReader(config.marks)
-    _check_meter_name(config, manager)
+    check_meter(config.energy.meter, manager.names)
     _check_ledger(config)
 
 
@@ -48,17 +49,6 @@ def require_levers(config: GreenConfig, served: Collection[str]) -> None:
             f"is {name!r}, but this engine's pack has no lever for {family} policies yet",
             "Served: " + ", ".join(sorted(served)),
         )
-
-
-def _check_meter_name(config: GreenConfig, manager: GreenManager) -> None:
-    built_in = ["auto", "model", "nvml"]
-    name = config.energy.meter
-    require(
-        name in built_in or name in manager.names,
-        "energy.meter",
-        f"unknown meter {name!r}",
-        nearest(name, built_in + manager.names),
-    )
 
 
 def _check_ledger(config: GreenConfig) -> None:

@@ -13,21 +13,25 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from green_core import config as configuration
+from green_core.alarm import Alarm
 from green_core.books import Books
 from green_core.clock import SteadyClock
 from green_core.config import GreenConfig, Resolved
 from green_core.decisions import Decisions
+from green_core.doctor.facts import EngineFacts
 from green_core.errors import GreenError
 from green_core.faults import Faults
 from green_core.grid.build import build_signal
 from green_core.manager import GreenManager
-from green_core.marks import MarkReader
+from green_core.power.run import PowerRun
+from green_core.reloading import LiveConfig
+from green_core.signal_watch import SignalWatch
 from green_core.switch import is_off
+from green_core.telling import Teller
 from green_core.values import (
     Admission,
     Admit,
@@ -45,10 +49,9 @@ logger = logging.getLogger("greenserve")
 
 BUSY_PERIOD_S = 0.05  # how often steps are priced while the engine works
 CLOSE_S = 1.5
+_MIN_CHANGE_S = 0.1  # a signal that changes all the time is looked at no more often
 METRICS_FOLDER = "metrics"
 POKE_FILE = "poke"  # touched by a scrape
-# Tables that a running process reads once; a change there needs a restart, and is said to.
-FIXED_TABLES = ("carbon", "energy", "ledger")
 
 
 class Runtime:
@@ -58,7 +61,8 @@ class Runtime:
     that a replayed signal counts from, the same in all processes. ``on_wake`` is called from the
     housekeeping thread when held requests are due, with true when grid, config or switch changed
     and all of them should be asked again. ``check`` may refuse a config, at the start and when
-    it is edited. Raises ``GreenError`` when something that was asked for cannot be had.
+    it is edited; ``facts`` are what the adapter knows of the engine's configuration, for the
+    status page. Raises ``GreenError`` when something that was asked for cannot be had.
     """
 
     def __init__(
@@ -72,29 +76,38 @@ class Runtime:
         plugins: Mapping[str, Any] | None = None,
         clock: SteadyClock | None = None,
         check: Callable[[GreenConfig], None] = lambda config: None,
+        facts: EngineFacts | None = None,
     ) -> None:
-        check(resolved.config)
-        self._check = check
+        self._live = LiveConfig(resolved, check)
         self.engine = engine
         self.clock = clock or SteadyClock()
         self.on_wake = on_wake
-        self._resolved = resolved
         self._run_dir = run_dir
         self._plugins = plugins
         self._faults = Faults()
         config = resolved.config
         now_s = self.clock.now()
         self._manager = GreenManager(config, plugins)
+        self._kick = threading.Event()
+        self._grid_changes_s = 0.0
+        self._watch = SignalWatch(
+            config.carbon.source,
+            stock_when_stale=config.carbon.on_stale == "off",
+            on_change=self._grid_changed,
+        )
         self._signal = build_signal(
             config.carbon,
             anchor_s=anchor_s,
             now_s=now_s,
             factory=lambda name: self._manager.carbon_source(),
+            clock=self.clock,
+            listener=self._watch,
         )
         self._books = Books(
             config,
             engine,
             signal=self._signal,
+            watch=self._watch,
             manager=self._manager,
             metrics_dir=run_dir / METRICS_FOLDER,
             now_s=now_s,
@@ -102,13 +115,21 @@ class Runtime:
         )
         self._limits = (engine.max_running, engine.max_tokens)
         self._held = 0
-        self._chosen: set[tuple[str, str]] = set()
-        self._wake_at_s = math.inf
-        self._waking = threading.Lock()
+        self._alarm = Alarm()
         self._sleeping = self._reload = self._closing = False
-        self._kick = threading.Event()
+        self._teller = Teller(
+            facts or EngineFacts(engine),
+            books=self._books,
+            signal=self._signal,
+            watch=self._watch,
+            faults=self._faults,
+            run_dir=run_dir,
+            now_s=now_s,
+        )
         self._manager.configure(engine)
         self._decisions = Decisions(self._manager, on_trip=self._tripped)
+        self._power = PowerRun(engine, self._tripped)
+        self._power.follow(self._manager)
         self._off = is_off(resolved.file, run_dir)
         self._watcher = Watcher(
             lambda: [str(run_dir), *(folders_of(resolved.file) if resolved.file else ())],
@@ -125,7 +146,7 @@ class Runtime:
     @property
     def config(self) -> GreenConfig:
         """The configuration in force."""
-        return self._resolved.config
+        return self._live.resolved.config
 
     @property
     def last_step(self) -> StepView | None:
@@ -135,17 +156,22 @@ class Runtime:
     @property
     def plans(self) -> bool:
         """Whether a batch policy has a say."""
-        return not self._off and self._decisions.plans
+        return self._decisions.plans and not self.is_stock
 
     @property
     def may_hold(self) -> bool:
         """Whether a request could be held now: a policy asks for it and the switch is on."""
-        return not self._off and self._decisions.may_hold
+        return self._decisions.may_hold and not self.is_stock
 
     @property
     def decides(self) -> bool:
         """Whether an admission policy wants to be asked, be it in shadow."""
-        return not self._off and self._decisions.decides
+        return self._decisions.decides and not self.is_stock
+
+    @property
+    def is_stock(self) -> bool:
+        """Whether the engine has its own behaviour: switched off, or the signal not believed."""
+        return self._off or not self._watch.steers(self._signal.view(self.clock.now()))
 
     def estimate_run_s(
         self, prompt_tokens: int, max_tokens: int, *, open_ended: bool = False
@@ -162,14 +188,23 @@ class Runtime:
 
     def admit_all(self, requests: list[RequestView]) -> list[Admission]:
         """Whether requests may be scheduled now."""
-        if self._off:
-            return [Admit(reason="off")] * len(requests)
-        return self._decisions.admit_all(requests, self._signal.view(self.clock.now()))
+        grid = self._signal.view(self.clock.now())
+        if self._off or not self._watch.steers(grid):
+            return [Admit(reason="off" if self._off else f"signal {grid.quality}")] * len(requests)
+        return self._decisions.admit_all(requests, grid)
 
-    def step(self, step: StepView, overhead_s: float = 0.0) -> None:
-        """Account for a finished step; ``overhead_s`` is what greenserve itself cost in it."""
-        self._books.step(step, overhead_s)
+    def step(self, step: StepView, overhead_s: float = 0.0, waiting: int = 0) -> None:
+        """Account for a finished step.
+
+        ``overhead_s`` is what greenserve itself cost in it; ``waiting`` requests stood in the
+        engine's own queue when it was scheduled.
+        """
+        self._books.step(step, overhead_s, waiting)
         self._touch()
+
+    def note_prompt(self, token_ids: Sequence[int]) -> None:
+        """Show a new request's prompt; it is compared with earlier ones off the step path."""
+        self._books.load.note_prompt(token_ids)
 
     def busy_since(self, at_s: float | None) -> None:
         """When the oldest step under way began; ``None``: none is under way.
@@ -195,8 +230,7 @@ class Runtime:
         It replaces an earlier call's time: a holder knows its next time, and one that was put
         off must not be forgotten when the old time comes.
         """
-        with self._waking:
-            self._wake_at_s = at_s
+        self._alarm.set(at_s)
         self._kick.set()
 
     def note_limits(self, *, running: int, tokens: int) -> None:
@@ -205,12 +239,14 @@ class Runtime:
 
     def note_held(self, held: int) -> None:
         """How many requests are held, for /metrics."""
-        self._held = held
+        self._held = self._books.load.held = held
         self._books.dirty = True
         self._touch()
 
     def released(self, urgency: str, held_s: float, reason: str) -> None:
         """Note the end of a hold."""
+        if urgency == "standard":
+            self._books.load.note_company(self.clock.now(), held_s)
         metrics = self._books.metrics
         metrics.observe("greenserve_hold_seconds", held_s, urgency=urgency)
         metrics.add("greenserve_holds_released_total", 1, reason=reason)
@@ -244,6 +280,8 @@ class Runtime:
             self._sleeping = True
             due_in_s = self._due_in_s()
             self._sleeping = due_in_s is None
+            if not self._books.at_work:
+                self._power.rest()
             self._kick.wait(due_in_s)
             self._sleeping = False
             self._kick.clear()
@@ -255,6 +293,7 @@ class Runtime:
                 self._faults.note("housekeeping")
                 time.sleep(1.0)  # a fault that repeats must not spin
         try:
+            self._power.close()
             self._books.close(self.clock.now())
             self._manager.unconfigure()
             self._signal.close()
@@ -263,9 +302,11 @@ class Runtime:
 
     def _due_in_s(self) -> float | None:
         """Seconds until there is something to do; ``None``: until somebody kicks."""
-        due_s = self._wake_at_s - self.clock.now()
+        due_s = self._alarm.at_s - self.clock.now()
         if self._books.dirty:
             due_s = min(due_s, BUSY_PERIOD_S)
+        if self._held:  # nobody else has to hear of a change of the grid
+            due_s = min(due_s, self._grid_changes_s - self.clock.now())
         return min(max(due_s, 0.0), threading.TIMEOUT_MAX) if math.isfinite(due_s) else None
 
     def _tick(self) -> None:
@@ -273,81 +314,77 @@ class Runtime:
         if poked:
             self._load_again()
         now_s = self.clock.now()
+        if self._books.at_work:
+            self._power.steer(
+                is_stock=self.is_stock,
+                load=self._books.load_view,
+                grid=self._signal.view(now_s),
+            )
         if self._books.dirty or poked:
             self._books.settle(now_s, at_once=poked)
-            self._books.publish(now_s, self._gauges(), self._decisions.shadow_reports())
-        with self._waking:
-            due = now_s >= self._wake_at_s
-            if due:
-                self._wake_at_s = math.inf
-        if due:
+            active = {} if self.is_stock else {**self._decisions.active, **self._power.active}
+            self._teller.show(self.config, active, limits=self._limits, held=self._held)
+            self._books.metrics.set("greenserve_power_limit_watts", self._power.limit_w)
+            self._books.publish(now_s, self._decisions.shadow_reports())
+            if poked:
+                self._teller.answer(
+                    self._live.resolved,
+                    active,
+                    off=self._off,
+                    problem=self._power.problem,
+                    now_s=now_s,
+                )
+        changed = now_s >= self._grid_changes_s
+        if changed:
+            self._grid_has_changed(now_s)
+        due = self._alarm.rings(now_s)
+        if self._held and changed:
+            self.on_wake(True)
+        elif due:
             self.on_wake(False)
 
-    def _gauges(self) -> dict[str, float]:
-        metrics = self._books.metrics
-        active = {} if self._off else self._decisions.active
-        for family in ("batch", "admission"):
-            if name := self.config.policies.choice(family):
-                self._chosen.add((family, name))
-        for family, name in self._chosen:  # those of an earlier config fall to 0
-            alive = int(active.get(family) == name)
-            metrics.set("greenserve_policy_active", alive, family=family, policy=name)
-        return {
-            "greenserve_held_requests": self._held,
-            "greenserve_batch_limit": self._limits[0],
-            "greenserve_token_limit": self._limits[1],
-        }
-
     def _in_words(self) -> str:
-        """What is in force, for the log."""
-        grid = self._signal.view(self.clock.now())
-        chosen = [
-            f"{family} {name}" + (" (shadow)" if family in self.config.policies.shadow else "")
-            for family, name in self._decisions.active.items()
-        ]
-        return (
-            f"profile {self.config.profile}; energy {self._books.method}; "
-            f"{grid.intensity_g_per_kwh:g} g/kWh ({grid.kind}) in {grid.zone}; "
-            f"policies: {', '.join(chosen) if chosen else 'none'}"
-            f"{' (switched off)' if self._off else ''}; run folder {self._run_dir}"
-        )
+        now_s = self.clock.now()
+        active = {**self._decisions.active, **self._power.active}
+        return self._teller.words(self._live.resolved, active, off=self._off, now_s=now_s)
 
     # --- change and failure -------------------------------------------------------------
+
+    def _grid_changed(self) -> None:
+        """From the signal's own thread."""
+        self._grid_changes_s = 0.0
+        self._kick.set()
+
+    def _grid_has_changed(self, now_s: float) -> None:
+        self._grid_changes_s = max(self._signal.next_change_s(now_s), now_s + _MIN_CHANGE_S)
+        self._watch.heed(self._signal.view(now_s))
 
     def _files_changed(self) -> None:
         self._reload = True
         self._kick.set()
 
     def _load_again(self) -> None:
-        off = is_off(self._resolved.file, self._run_dir)
+        off = is_off(self._live.resolved.file, self._run_dir)
         if off != self._off:
             self._off = off
             logger.info("greenserve: switched %s", "off: stock behaviour" if off else "on")
             self.on_wake(True)
+        fresh = self._live.changed()
+        if fresh is None:
+            return
         try:
-            fresh = configuration.load(
-                self._resolved.file or None, overrides=self._resolved.overrides
-            )
-            if fresh.config == self.config:
-                self._faults.parts.discard("reload")
-                return
-            self._check(fresh.config)
-            MarkReader(fresh.config.marks)
             manager = GreenManager(fresh.config, self._plugins)
             decisions = Decisions(manager, on_trip=self._tripped)
+            manager.policy("power")
         except GreenError as error:
-            if "reload" not in self._faults.parts:
-                self._faults.parts.add("reload")
-                logger.error("%s. The configuration in force stays", error)
+            self._live.refuse(error)
             return
-        self._faults.parts.discard("reload")
-        for table in FIXED_TABLES:
-            if getattr(fresh.config, table) != getattr(self.config, table):
-                logger.warning("greenserve: the change under [%s] needs a restart", table)
         self._manager.unconfigure()
         manager.configure(self.engine)
         old, self._decisions = self._decisions, decisions
-        self._resolved, self._manager = fresh, manager
+        self._live.adopt(fresh)
+        self._manager = manager
+        self._power.follow(manager)
         self._books.config, self._books.manager = fresh.config, manager
         old.close()
         self._books.describe()

@@ -54,15 +54,17 @@ class SeamTable:
         if len(set(targets)) != len(targets):
             raise ValueError(f"{engine}: a seam stands twice in the table")
 
+    def problems(self, *, where: str | None = None) -> dict[str, str]:
+        """What is wrong with which target; nothing is touched."""
+        found = {seam.target: _examine(seam) for seam in self._select(where)}
+        return {target: problem for target, problem in found.items() if problem is not None}
+
     def check(self, *, where: str | None = None) -> None:
         """Raise ``SeamMoved`` naming every symbol that is missing or has another signature."""
-        problems = [
-            problem for seam in self._select(where) if (problem := _examine(seam)) is not None
-        ]
-        if problems:
+        if problems := self.problems(where=where):
             raise SeamMoved(
                 f"{self.engine}: greenserve does not fit this build of the engine: "
-                + "; ".join(problems)
+                + "; ".join(problems.values())
                 + ". Use a verified engine version (see the compatibility table) or remove green"
             )
 

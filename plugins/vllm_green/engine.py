@@ -11,10 +11,14 @@ import msgspec
 from green_core.activation import activate, anchor_s, prove_live, run_dir
 from green_core.clock import SteadyClock
 from green_core.config import GreenConfig, require
+from green_core.doctor.facts import EngineFacts
 from green_core.errors import EngineUnsupported
+from green_core.faults import Faults
 from green_core.preflight import require_levers
 from green_core.runtime import Runtime
 from green_core.values import EngineInfo
+from vllm_green.facts import engine_facts
+from vllm_green.seams import targets
 from vllm_green.versions import SERVED, engine_version
 
 
@@ -41,12 +45,26 @@ def start_runtime(
         plugins=plugins,
         clock=clock,
         check=functools.partial(_check, parallel=config.parallel_config),
+        facts=_facts(config, scheduler, info),
     )
     prove_live(
         "engine",
-        {"scheduler": type(scheduler).__name__, "info": msgspec.to_builtins(info)},
+        {
+            "scheduler": type(scheduler).__name__,
+            "info": msgspec.to_builtins(info),
+            "seams": targets("engine"),
+        },
     )
     return runtime
+
+
+def _facts(config: Any, scheduler: Any, info: EngineInfo) -> EngineFacts | None:
+    """For the doctor alone: a surprise in there must not keep an engine from serving."""
+    try:
+        return engine_facts(config, scheduler.kv_cache_config, info)
+    except Exception:
+        Faults().note("reading the engine's configuration")
+        return None
 
 
 def choose_class(base: type) -> type:

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from green_core.errors import MarkError
 from green_core.faults import Faults
 from green_core.frontend import Frontend
 from green_core.marks import WIRE_KEY, Marks
@@ -85,7 +86,12 @@ def wrap_add_request(original: Original) -> Original:
         if first:
             _ = frontend().engine  # asked for and absent in the engine is fatal (FIELD P2, P3)
             found = _answer_of(*args, **kwargs)
-            _attach_marks(request, found)
+            try:
+                _attach_marks(request, found)
+            except MarkError as error:
+                if not found.from_server:
+                    raise
+                raise _client_error(error) from error
         result = original(self, request, *args, **kwargs)
         if first:
             found.asked += 1
@@ -93,6 +99,17 @@ def wrap_add_request(original: Original) -> Original:
         return result
 
     return add_request
+
+
+def _client_error(error: MarkError) -> Exception:
+    """What vLLM answers 400 to; any other error from here is the engine's fault to it.
+
+    Bodies are read earlier for the OpenAI APIs, so this is for ``/inference/v1/generate``.
+    """
+    from vllm.exceptions import VLLMValidationError
+
+    refusal: Exception = VLLMValidationError(str(error))
+    return refusal
 
 
 def wrap_process_outputs(original: Original) -> Original:

@@ -1,4 +1,5 @@
-"""ASGI middleware, added through vLLM's own ``--middleware``: marks in headers, our metrics.
+"""ASGI middleware, added through vLLM's own ``--middleware``: marks in headers, our metrics, and
+the status page of :mod:`vllm_green.status`.
 
 vLLM serves /metrics from a registry that it makes anew for each scrape when there are several
 API servers, so ours are appended to the answer instead of registered.
@@ -7,16 +8,13 @@ API servers, so ours are appended to the answer instead of registered.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from green_core.errors import MarkError
+from vllm_green.asgi import Receive, Scope, Send, send_error
 from vllm_green.front import Answer, current, faults, frontend
-
-Scope = MutableMapping[str, Any]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+from vllm_green.status import offer_page
 
 
 class GreenMiddleware:
@@ -29,14 +27,16 @@ class GreenMiddleware:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one connection."""
+        """Serve one connection, or the app's own start and end (``lifespan``)."""
+        if scope["type"] == "lifespan":
+            offer_page(scope["app"])
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         try:
             begun = _begin(scope)
         except MarkError as error:
-            await _refuse(send, 400, "BadRequestError", str(error), error.path)
+            await send_error(send, 400, "BadRequestError", str(error), error.path)
             return
         if scope["path"].removeprefix(scope.get("root_path", "")).rstrip("/") == "/metrics":
             scope, send = _plainly(scope), _Appending(send)
@@ -53,7 +53,7 @@ class GreenMiddleware:
             current.reset(token)
         if waiting.refuses:
             text = "The server is shutting down; send the request again, to another one if you can"
-            await _refuse(send, 503, "ServiceUnavailableError", text, None)
+            await send_error(send, 503, "ServiceUnavailableError", text)
 
 
 class _Waiting:
@@ -162,14 +162,3 @@ def _text(value: bytes) -> str:
 def _token(authorization: str) -> str:
     scheme, _, token = authorization.partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
-
-
-async def _refuse(send: Send, status: int, kind: str, message: str, param: str | None) -> None:
-    error = {"message": message, "type": kind, "param": param, "code": status}
-    body = json.dumps({"error": error}).encode()
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-    ]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

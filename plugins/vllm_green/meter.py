@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from green_core.runtime import Runtime
@@ -18,11 +18,12 @@ _PEEK_GROWTH = 1.06
 
 
 class _Flying(NamedTuple):
-    """A step under way: what it computes, and the accounts that close with it, since their
-    requests ended meanwhile.
+    """A step under way: what it computes, how many requests had to wait for a later one, and the
+    accounts that close with it, since their requests ended meanwhile.
     """
 
     start_s: float
+    waiting: int
     shares: list[StepShare]
     tokens: dict[str, int]
     leaving: list[RequestFacts]
@@ -35,6 +36,7 @@ class StepMeter:
         self._runtime = runtime
         self._max_model_len = max_model_len
         self._accounts: dict[str, Account] = {}
+        self._stopping: set[str] = set()  # those that a stop string may end
         self._flying: dict[int, _Flying] = {}
         self._busy_until_s = 0.0
 
@@ -53,6 +55,8 @@ class StepMeter:
         runtime = self._runtime
         account = open_account(request, runtime.config, runtime.clock, self._max_model_len)
         self._accounts[request.request_id] = account
+        if account.has_stop_strings:
+            self._stopping.add(request.request_id)
         return account
 
     def next_turn(self, session: Any, requests: dict[str, Any]) -> None:
@@ -64,21 +68,26 @@ class StepMeter:
         if request_id in requests and request_id not in self._accounts and not waits:
             self.open(session)
 
-    def note(self, output: Any, start_s: float) -> None:
-        """Remember what a scheduled step will compute."""
+    def note(self, output: Any, start_s: float, waiting: int) -> None:
+        """Remember what a scheduled step will compute; ``waiting`` requests are not in it."""
         shares = []
         accounts = self._accounts
-        for request_id, tokens in output.num_scheduled_tokens.items():
+        scheduled = output.num_scheduled_tokens
+        for request_id, tokens in scheduled.items():
             account = accounts[request_id]
             context = account.request.num_computed_tokens
-            before = context - tokens
+            left = account.prompt_tokens - (context - tokens)
+            if left <= 0 and account.first_scheduled_s is not None:  # nearly all shares are these
+                shares.append(StepShare(request_id, 0, tokens, context))
+                continue
             if account.first_scheduled_s is None:
                 account.first_scheduled_s = start_s
-                account.cached_tokens = min(before, account.prompt_tokens)
-            left = account.prompt_tokens - before
-            prefill = 0 if left <= 0 else min(tokens, left)
+                account.cached_tokens = min(context - tokens, account.prompt_tokens)
+            prefill = min(tokens, max(left, 0))
             shares.append(StepShare(request_id, prefill, tokens - prefill, context))
-        self._flying[id(output)] = _Flying(start_s, shares, output.num_scheduled_tokens, [])
+        self._flying[id(output)] = _Flying(
+            start_s, waiting, shares, output.num_scheduled_tokens, []
+        )
         if len(self._flying) == 1:
             self._tell_busy()
 
@@ -91,7 +100,7 @@ class StepMeter:
         end_s = self._runtime.clock.now()
         self._busy_until_s = end_s
         step = StepView(min(start_s, end_s), end_s, tuple(flying.shares))
-        self._runtime.step(step, overhead_s)
+        self._runtime.step(step, overhead_s, flying.waiting)
         self._leave(flying)
         self._drop_before(flying)
         self._tell_busy()
@@ -113,30 +122,42 @@ class StepMeter:
         oldest = next(iter(self._flying.values()), None)
         self._runtime.busy_since(None if oldest is None else self._began_s(oldest))
 
-    def answer(self, output: Any, requests: dict[str, Any]) -> None:
-        """Put the account into an output that ends its request, or may end it."""
+    def answer(self, outputs: Iterable[Any], requests: dict[str, Any]) -> None:
+        """Put accounts into those outputs that end their request, or may end it."""
+        for output in outputs:
+            if output.finish_reason is not None:
+                self._end(output, requests)
+            elif output.request_id in self._stopping:
+                self._peek(output)
+
+    def _end(self, output: Any, requests: dict[str, Any]) -> None:
         account = self._accounts.get(output.request_id)
         if account is None:
             return
-        if output.finish_reason is not None:
-            record = self.close(output.request_id, str(output.finish_reason))
-            if account.request.resumable:
-                self.next_turn(account.request, requests)
-        elif account.has_stop_strings and account.request.num_output_tokens >= account.next_peek:
-            # The front may end it on a stop string, without another word from here. An account
-            # with every token would cost; with growing pauses it lags by a few tokens in a hundred.
-            now_s = self._runtime.clock.now()
-            tokens = account.request.num_output_tokens
-            account.next_peek = max(tokens + 1, int(tokens * _PEEK_GROWTH))
-            record = self._runtime.peek(account.facts(output.request_id, now_s, "running"))
-        else:
+        record = self.close(output.request_id, str(output.finish_reason))
+        if account.request.resumable:
+            self.next_turn(account.request, requests)
+        if record is not None:
+            attach(output, record)
+
+    def _peek(self, output: Any) -> None:
+        """The front may end it on a stop string, without another word from here. An account with
+        every token would cost; with growing pauses it lags by a few tokens in a hundred.
+        """
+        account = self._accounts[output.request_id]
+        tokens = account.request.num_output_tokens
+        if tokens < account.next_peek:
             return
+        account.next_peek = max(tokens + 1, int(tokens * _PEEK_GROWTH))
+        now_s = self._runtime.clock.now()
+        record = self._runtime.peek(account.facts(output.request_id, now_s, "running"))
         if record is not None:
             attach(output, record)
 
     def close(self, request_id: str, reason: str) -> RequestRecord | None:
         """Close an account; with a step under way it is final only after that step."""
         account = self._accounts.pop(request_id)
+        self._stopping.discard(request_id)
         if reason == "abort" and account.has_stop_strings and account.request.num_output_tokens:
             reason = "stop_string_or_abort"
         facts = account.facts(request_id, self._runtime.clock.now(), reason)

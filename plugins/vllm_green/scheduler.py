@@ -81,6 +81,8 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
 
     def _green_admit(self, request: Any) -> Hold | None:
         account = self._green_meter.open(request)
+        if request.prompt_token_ids:  # none where the client sent embeddings
+            self.green.note_prompt(request.prompt_token_ids)
         if account.urgency == "interactive" or not self.green.decides or not may_be_held(request):
             return None
         view = request_view(request, account, self.green, self._green_counts())
@@ -187,7 +189,7 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
         try:
             if output.num_scheduled_tokens:
                 self._green_empty = 0
-                self._green_meter.note(output, start_s)
+                self._green_meter.note(output, start_s, len(self.waiting))
             else:
                 self._green_watch_progress()
         except Exception:
@@ -203,8 +205,7 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
             if self._green_meter.price(scheduler_output, self._green_cost_s):
                 self._green_cost_s = 0.0
             for client_outputs in outputs.values():
-                for output in client_outputs.outputs:
-                    self._green_meter.answer(output, self.requests)
+                self._green_meter.answer(client_outputs.outputs, self.requests)
         except Exception:
             self._green_fail()
         self._green_cost_s += time.perf_counter() - started

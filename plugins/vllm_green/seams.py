@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from green_core.seams import Seam, SeamTable
-from vllm_green import front, http
+from vllm_green import facts, front, http
 
 _SCHEDULER = "vllm.v1.core.sched.scheduler:Scheduler"
 _OUTPUTS = "vllm.v1.engine.output_processor"
@@ -79,6 +79,15 @@ def table() -> SeamTable:
                     hooks=("green_admission_policy",),
                 )
                 for name in ("EngineCoreProc", "DPEngineCoreProc")
+            ),
+            Seam(
+                target="vllm.v1.executor.abstract:Executor.__init__",
+                reason="know how long weights took to load, for the doctor",
+                removal="vLLM tells its load time as it tells its compile time",
+                where=("engine",),
+                params=("self", "vllm_config"),
+                wrap=facts.wrap_executor_init,
+                hooks=("green_on_request",),
             ),
             _relied_on("schedule", ("self", "throttle_prefills"), "limits before each step"),
             _relied_on(
@@ -194,3 +203,8 @@ def table() -> SeamTable:
             ),
         ],
     )
+
+
+def targets(where: str) -> list[str]:
+    """The symbols that a process of this role builds on."""
+    return [seam.target for seam in table().seams if where in seam.where]

@@ -14,7 +14,7 @@ import os
 import sys
 
 from green_core import preflight
-from green_core.activation import activate
+from green_core.activation import activate, prove_live
 from green_core.config import ENV_PREFIX
 from green_core.errors import EngineUnsupported
 from vllm_green.versions import SERVED, require_verified
@@ -43,7 +43,7 @@ def start(path: str | None = None) -> None:
         _refuse_bypasses()
         _reach_ray_actors()
         _log_as_vllm()
-        from vllm_green.seams import table
+        from vllm_green.seams import table, targets
 
         for role in roles:
             table().apply(where=role)
@@ -53,6 +53,8 @@ def start(path: str | None = None) -> None:
                     f"green's seams did not take hold in this process: {', '.join(missing)}. "
                     "Another plugin may have replaced them: start with only green"
                 )
+            if role != "engine":  # which the process that builds a scheduler proves itself
+                prove_live(role, {"seams": targets(role)})
     _started_in = os.getpid()
 
 

@@ -65,9 +65,9 @@ def compare(mode: Arm, batch: int, steps: int, pause_s: float) -> dict[str, Any]
     runtime = green.scheduler.green
     record = runtime.step
 
-    def recording(view: Any, overhead_s: float) -> None:
+    def recording(view: Any, overhead_s: float, waiting: int) -> None:
         own_s.append(overhead_s)
-        record(view, overhead_s)
+        record(view, overhead_s, waiting)
 
     runtime.step = recording
     took_s: dict[Timed, list[float]] = {stock: [], green: []}

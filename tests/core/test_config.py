@@ -87,6 +87,8 @@ FITTING = {
     "cache.min_ratio": "0.1",
     "carbon.medium_threshold": "100",
     "carbon.high_threshold": "500",
+    "carbon.stale_after_s": "600",
+    "carbon.poll_s": "60",
 }
 
 

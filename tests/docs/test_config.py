@@ -87,7 +87,7 @@ def test_profiles_are_those_of_the_code(pages):
 
 
 def test_tables_that_need_a_restart_are_those_of_the_code(pages):
-    from green_core.runtime import FIXED_TABLES
+    from green_core.reloading import FIXED_TABLES
 
     sections = re.findall(r"^### (\w+)\n\n(.*?)^\|", pages["docs/config.md"], re.M | re.S)
     assert {name for name, text in sections if "Needs a restart" in text} == set(FIXED_TABLES)

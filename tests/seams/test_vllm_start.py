@@ -129,7 +129,8 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Started:
 
 
 def light(module: str) -> bool:
-    return module in LIGHT or module.startswith("green_core.config.") or module == "vllm_green.cli"
+    within = module.startswith(("green_core.config.", "green_core.values."))
+    return module in LIGHT or within or module == "vllm_green.cli"
 
 
 @pytest.mark.parametrize("name", ["not asked", "--plugins other", "GREEN_ENABLE=0"])

@@ -11,10 +11,20 @@ import os
 import sys
 from collections.abc import Sequence
 
-from green_core.cli import config, intensity, ledger, report, switch, version
+from green_core.cli import (
+    config,
+    devices,
+    doctor,
+    forecast,
+    intensity,
+    ledger,
+    report,
+    switch,
+    version,
+)
 from green_core.errors import GreenError
 
-_COMMANDS = (config, switch, intensity, report, ledger, version)
+_COMMANDS = (config, doctor, switch, intensity, forecast, devices, report, ledger, version)
 
 
 def build_parser() -> argparse.ArgumentParser:

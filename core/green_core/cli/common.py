@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
@@ -27,8 +28,13 @@ def add_config(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def load_config(path: str | None) -> configuration.Resolved:
-    """Resolve ``--config``, or what ``GREEN_CONFIG`` names; a missing file names those two."""
+def load_config(
+    path: str | None, overrides: Mapping[str, Any] | None = None
+) -> configuration.Resolved:
+    """Resolve ``--config``, or what ``GREEN_CONFIG`` names; a missing file names those two.
+
+    ``overrides`` are flags that set a key, by its dotted path.
+    """
     named = path or os.environ.get(configuration.ENV_CONFIG)
     if named and not os.path.exists(named):
         raise ConfigError(
@@ -36,7 +42,7 @@ def load_config(path: str | None) -> configuration.Resolved:
             "no such config file",
             remedy="Check --config (a server's: --green-config)" if path else "Check GREEN_CONFIG",
         )
-    return configuration.load(path)
+    return configuration.load(path, overrides=overrides)
 
 
 def add_ledger(parser: argparse.ArgumentParser) -> None:
@@ -82,11 +88,25 @@ def utc(epoch_s: float) -> str:
     return text.replace("+00:00", "Z")
 
 
+def age(seconds: float) -> str:
+    """A length of time in the largest unit of which it holds at least two."""
+    for unit, length_s in (("days", 86_400.0), ("h", 3_600.0), ("min", 60.0)):
+        if seconds >= 2 * length_s:
+            return f"{seconds / length_s:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"
+
+
 def figure(value: float) -> str:
     """Four significant digits without an exponent, so that a single request's share shows."""
     if value == 0 or not math.isfinite(value):
         return f"{value:.0f}"
     return f"{value:.{max(0, 3 - math.floor(math.log10(abs(value))))}f}"
+
+
+def assignment(key: str, value: Any) -> str:
+    """A setting as its file has it. Control characters are escaped."""
+    # JSON's scalars and lists are written as TOML writes them.
+    return f"{key} = {'unset' if value is None else json.dumps(value)}"
 
 
 def print_json(value: Any) -> None:

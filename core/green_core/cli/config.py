@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
-from typing import Any
-
-import msgspec
 
 from green_core import config as configuration
 from green_core import preflight
-from green_core.cli.common import Commands, add_config, load_config
+from green_core.cli.common import Commands, add_config, assignment, load_config
 from green_core.switch import is_off
 
 
@@ -43,15 +39,5 @@ def _check(arguments: argparse.Namespace) -> int:
 
 def _values(resolved: configuration.Resolved) -> Iterator[tuple[str, str]]:
     """Each effective value as ``key = value`` and its origin."""
-    for table, content in msgspec.structs.asdict(resolved.config).items():
-        if not isinstance(content, msgspec.Struct):
-            yield _line(table, content, resolved)
-            continue
-        for key, value in msgspec.structs.asdict(content).items():
-            yield _line(f"{table}.{key}", value, resolved)
-
-
-def _line(key: str, value: Any, resolved: configuration.Resolved) -> tuple[str, str]:
-    # JSON's scalars and lists are written as TOML writes them, and it escapes control characters.
-    text = "unset" if value is None else json.dumps(value)
-    return f"{key} = {text}", resolved.origins.get(key, "default")
+    for key, value, origin in configuration.settings(resolved):
+        yield assignment(key, value), origin

@@ -104,5 +104,5 @@ def _row(row: Totals) -> tuple[str, ...]:
         figure(row.carbon_g),
         figure(_joules_per_request(row)),
         row.method,
-        row.kind,
+        row.kind if row.basis == "unknown" else f"{row.kind}/{row.basis}",
     )

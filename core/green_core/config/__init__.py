@@ -5,16 +5,18 @@ their path. The parent process resolves once and freezes the result into ``GREEN
 its children, so every process runs on the same values; secrets are never part of the tree.
 """
 
-from green_core.config.checks import nearest, require
+from green_core.config.checks import BUILT_IN_SOURCES, LIVE_SOURCES, nearest, require
 from green_core.config.load import (
     ENV_CONFIG,
     ENV_PREFIX,
     ENV_RESOLVED,
+    ENV_TOKEN,
     Resolved,
     convert_params,
     env_names,
     freeze,
     load,
+    settings,
     thaw,
 )
 from green_core.config.schema import (
@@ -32,9 +34,12 @@ from green_core.config.schema import (
 )
 
 __all__ = [
+    "BUILT_IN_SOURCES",
     "ENV_CONFIG",
     "ENV_PREFIX",
     "ENV_RESOLVED",
+    "ENV_TOKEN",
+    "LIVE_SOURCES",
     "PROFILES",
     "AdmissionConfig",
     "CacheConfig",
@@ -53,5 +58,6 @@ __all__ = [
     "load",
     "nearest",
     "require",
+    "settings",
     "thaw",
 ]

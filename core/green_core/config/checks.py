@@ -8,11 +8,17 @@ import math
 from green_core.config.schema import GreenConfig, Table
 from green_core.errors import ConfigError
 
+LIVE_SOURCES = ("uk", "electricity_maps", "watttime", "carbon_aware_sdk", "prometheus")
+BUILT_IN_SOURCES = ("static", "file", "yearly", *LIVE_SOURCES)
+
 # Beyond these a value is a slip of the unit, and some would overflow what is computed with them.
 _MOST = {
     "carbon.forecast_hours": 24.0 * 14,
     "carbon.high_threshold": 1e5,
     "carbon.speed": 1e6,
+    "carbon.timeout_s": 300.0,
+    "carbon.poll_s": 86_400.0,
+    "carbon.stale_after_s": 30 * 86_400.0,
     "energy.static_w": 1e6,
     "energy.flop_j": 1e-6,
     "energy.byte_j": 1e-3,
@@ -65,10 +71,30 @@ def check_ranges(config: GreenConfig) -> None:
     )
     require(carbon.speed > 0, "carbon.speed", "must be above 0", "1 plays at real speed")
     require(
-        carbon.source != "file" or bool(carbon.path),
+        carbon.source not in {"file", "yearly"} or bool(carbon.path),
         "carbon.path",
-        'is empty while carbon.source is "file"',
-        "Name the CSV or JSON file that holds the signal",
+        f'is empty while carbon.source is "{carbon.source}"',
+        "Name the file that holds the values",
+    )
+    wrong = {"file": "source", "static": ""}.get(carbon.source, "recorded")
+    require(
+        carbon.forecast != wrong or carbon.source not in BUILT_IN_SOURCES,
+        "carbon.forecast",
+        f'is "{wrong}", which the source {carbon.source!r} does not have',
+        'Set "auto", "persistence" or "none"',
+    )
+    require(carbon.timeout_s > 0, "carbon.timeout_s", "must be above 0", "10 is usual")
+    require(
+        carbon.poll_s == 0 or carbon.poll_s >= 10,
+        "carbon.poll_s",
+        f"is {carbon.poll_s:g}; no service publishes that often",
+        "Set 0 (as often as the source publishes) or at least 10",
+    )
+    require(
+        carbon.stale_after_s >= 60,
+        "carbon.stale_after_s",
+        f"is {carbon.stale_after_s:g}, shorter than any source's period",
+        "Set at least 60; 7200 is the default",
     )
     require(energy.pue >= 1, "energy.pue", f"must be at least 1, not {energy.pue}")
     require(energy.lifetime_years > 0, "energy.lifetime_years", "must be above 0")

@@ -19,9 +19,18 @@ T = TypeVar("T")
 ENV_PREFIX = "GREEN_"
 ENV_CONFIG = "GREEN_CONFIG"
 ENV_RESOLVED = "GREEN_RESOLVED"
+ENV_TOKEN = "GREEN_CARBON_TOKEN"  # a secret, so it is never part of the tree
 # Variables with our prefix that steer the pack itself and are not keys of the tree.
 RESERVED_ENV = frozenset(
-    {"GREEN_ENABLE", ENV_CONFIG, ENV_RESOLVED, "GREEN_RUN_DIR", "GREEN_EPOCH", "GREEN_TRACE_HOOKS"}
+    {
+        "GREEN_ENABLE",
+        ENV_CONFIG,
+        ENV_RESOLVED,
+        ENV_TOKEN,
+        "GREEN_RUN_DIR",
+        "GREEN_EPOCH",
+        "GREEN_TRACE_HOOKS",
+    }
 )
 # Kubernetes injects these for a Service called "green"; they are nobody's spelling mistake.
 _FROM_KUBERNETES = re.compile(r"GREEN_(SERVICE_(HOST|PORT)|PORT)(_|$)").match
@@ -87,6 +96,17 @@ def freeze(resolved: Resolved) -> str:
 def thaw(text: str) -> Resolved:
     """Inverse of :func:`freeze`."""
     return msgspec.json.decode(text.encode(), type=Resolved)
+
+
+def settings(resolved: Resolved) -> Iterator[tuple[str, Any, str]]:
+    """Every key of the tree with its effective value and where that comes from."""
+    for name, content in msgspec.structs.asdict(resolved.config).items():
+        if isinstance(content, msgspec.Struct):
+            for leaf, value in msgspec.structs.asdict(content).items():
+                key = f"{name}.{leaf}"
+                yield key, value, resolved.origins.get(key, "default")
+        else:
+            yield name, content, resolved.origins.get(name, "default")
 
 
 def convert_params(cls: type[T], params: Mapping[str, Any], path: str) -> T:

@@ -15,19 +15,35 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 class CarbonConfig(Table, frozen=True):
-    """Where the grid signal comes from and how it is judged."""
+    """Where the grid signal comes from and how it is judged.
 
-    source: str = "static"  # static | file | name of a plugin
+    Secrets are no part of it: they stand in ``token_file`` or in ``GREEN_CARBON_TOKEN``.
+    """
+
+    source: str = "static"  # static | file | yearly | a live source | name of a plugin
     zone: str = ""  # grid zone or cloud region ("DE", "aws:eu-central-1")
     kind: Literal["average", "marginal"] = "average"
+    basis: Literal["any", "lifecycle", "direct"] = "any"  # what values count; any: as served
     high_threshold: float = 300.0  # g/kWh; at or above: dirty
     medium_threshold: float = 200.0  # g/kWh; at or above: medium
-    path: str = ""  # file source: CSV or JSON
+    url: str = ""  # live sources: base URL, where it is not the service's own
+    query: str = ""  # prometheus: PromQL that answers one series
+    unit: str = "g/kWh"  # prometheus: unit of what the query answers
+    username: str = ""  # watttime: the account; its password is the token
+    token_file: str = ""  # file that holds the token and nothing else
+    ca_file: str = ""  # PEM bundle to trust instead of the system's
+    timeout_s: float = 10.0  # longest wait for one answer
+    poll_s: float = 0.0  # 0: as often as the source itself publishes
+    stale_after_s: float = 7_200.0  # age beyond which the last word is no longer believed
+    on_stale: Literal["off", "last", "static"] = "off"  # policies off | last value | yearly average
+    allow_synthetic: bool = False  # accept a sandbox's made-up values
+    cache_dir: str = ""  # empty: the user's cache folder
+    path: str = ""  # file and yearly sources: CSV or JSON
     time_column: str = ""  # file source: found by name when empty
     value_column: str = ""
     replay_start: str = ""  # file source: ISO 8601 with offset; empty: play at its own dates
     speed: float = 1.0  # file source: data seconds per wall second
-    forecast: Literal["recorded", "persistence", "none"] = "persistence"
+    forecast: Literal["auto", "source", "recorded", "persistence", "none"] = "auto"
     forecast_hours: float = 24.0
 
     def state(self, intensity_g_per_kwh: float) -> GridState:
@@ -42,13 +58,14 @@ class CarbonConfig(Table, frozen=True):
 class EnergyConfig(Table, frozen=True):
     """How joules are measured, estimated and shared out."""
 
-    meter: str = "auto"  # auto | nvml | model | name of a plugin
+    meter: str = "auto"  # auto | model | meters joined by "+" | name of a plugin
+    dcgm_url: str = "http://127.0.0.1:9400/metrics"  # dcgm: the exporter's page
     pue: float = 1.2
     static_w: float | None = None  # model overrides; None: from the device table
     flop_j: float | None = None  # joules per FLOP
     byte_j: float | None = None  # joules per byte moved
     idle: Literal["apart", "shared"] = "apart"  # shared: split over requests by active time
-    embodied_g_per_device: float = 0.0  # gCO2e to make one device; 0: left out
+    embodied_g_per_device: float | None = None  # gCO2e to make one; None: as the table has it
     lifetime_years: float = 4.0
     embodied_share: float = 1.0  # share of the device reserved for this server (SCI's RS)
 

@@ -6,9 +6,9 @@ from green_core.energy.model import StepCost
 from green_core.values import (
     JOULES_PER_KWH,
     EnergyParts,
+    GridView,
     RequestFacts,
     RequestRecord,
-    SignalKind,
     StepView,
 )
 
@@ -142,15 +142,14 @@ def build_record(
     scale: float,
     avoided_j: float,
     pue: float,
-    intensity_g_per_kwh: float,
-    kind: SignalKind,
-    zone: str,
+    grid: GridView,
     method: str,
+    uncertainty_ratio: float | None,
     settled: bool,
 ) -> RequestRecord:
     """Turn a tally into the public record; ``scale`` multiplies its energy.
 
-    ``intensity_g_per_kwh`` stands in when the request used no energy.
+    ``grid`` says of which kind the grams are; its intensity stands in when there was no energy.
     """
     compute_j, memory_j = tally.compute_j * scale, tally.memory_j * scale
     static_j = max(0.0, tally.energy_j - tally.compute_j - tally.memory_j) * scale
@@ -159,6 +158,7 @@ def build_record(
     prefill_share = tally.prefill_j / tally.energy_j if tally.energy_j > 0.0 else 0.0
     prefill_j = energy_j * min(prefill_share, 1.0)
     operational_g = tally.operational_g * scale
+    intensity_g_per_kwh = grid.intensity_g_per_kwh
     if energy_j > 0.0:
         intensity_g_per_kwh = operational_g * JOULES_PER_KWH / (energy_j * pue)
     return RequestRecord(
@@ -180,9 +180,11 @@ def build_record(
         operational_g=operational_g,
         embodied_g=tally.embodied_g,
         intensity_g_per_kwh=intensity_g_per_kwh,
-        kind=kind,
-        zone=zone,
+        kind=grid.kind,
+        zone=grid.zone,
         method=method,
         settled=settled,
         finish_reason=facts.finish_reason,
+        basis=grid.basis,
+        uncertainty_ratio=uncertainty_ratio,
     )

@@ -86,6 +86,10 @@ class Attributor:
         max_power_w: float | None = None,
     ) -> None:
         self.method = meter.method if meter else model.method
+        # Of a request that came by several methods nobody can say it.
+        self._uncertainty = {model.method: model.uncertainty_ratio}
+        if meter is not None:
+            self._uncertainty[meter.method] = meter.uncertainty_ratio
         self._model = model
         self._signal = signal
         self._pue = config.pue
@@ -93,13 +97,18 @@ class Attributor:
         # Nothing but shared idle energy comes on top of the estimates then.
         self._final_by_model = meter is None
         self._final_at_finish = meter is None and not self._shares_idle
+        embodied_g = config.embodied_g_per_device
+        if embodied_g is None:  # by the device table; what it does not know is left out
+            embodied_g = model.embodied_g or 0.0
         self._embodied_g_per_s = (
-            config.embodied_g_per_device
+            embodied_g
             * max(1, engine.device_count)
             * config.embodied_share
             / (config.lifetime_years * SECONDS_PER_YEAR)
         )
+        self.uncertainty_ratio = self._uncertainty.get(self.method)
         # Engine thread.
+        self.modelled_j = 0.0  # of all steps, before any fit to a meter
         self._running: dict[str, Account] = {}
         self._handed_over = 0
         self._last_end_s = -math.inf
@@ -140,6 +149,7 @@ class Attributor:
         start_s, end_s = step.start_s, step.end_s
         energy_j = cost.total_j * self._fit.scale
         if step.shares:
+            self.modelled_j += cost.total_j
             duration_s = max(0.0, end_s - start_s)
             grams_per_j = self._grams_per_j(0.5 * (start_s + end_s))
             embodied = self._embodied_g_per_s * duration_s / cost.total_j
@@ -310,16 +320,14 @@ class Attributor:
     def _record(
         self, facts: RequestFacts, tally: Tally, scale: float, method: str, settled: bool
     ) -> RequestRecord:
-        view = self._signal.view(facts.finished_s)
         return build_record(
             facts,
             tally,
             scale=scale,
             avoided_j=self._model.prefill_j(facts.cached_tokens) * self._fit.scale,
             pue=self._pue,
-            intensity_g_per_kwh=view.intensity_g_per_kwh,
-            kind=view.kind,
-            zone=view.zone,
+            grid=self._signal.view(facts.finished_s),
             method=method,
+            uncertainty_ratio=self._uncertainty.get(method),
             settled=settled,
         )

@@ -1,18 +1,21 @@
 """Energy constants per device model: ``E = static_w * t + flop_j * FLOPs + byte_j * bytes``.
 
-Only devices with a source are listed. Where no measurement of served tokens was at hand, the
-constants are carried over from the H100's fit (see ``_from_datasheet``) and ``is_measured`` is
-false. A device that is not listed gets generic constants whose method string says so: it is
-never taken for a similar one. Overrides in the ``[energy]`` table win over everything here.
+Only devices with published figures are listed (:mod:`green_core.energy.figures`). Where no
+measurement of served tokens was at hand, the constants are carried over from the H100's fit (see
+``_carried_over``) and ``is_measured`` is false. A device that is not listed gets generic constants
+whose method string says so: it is never taken for a similar one. Overrides in the ``[energy]``
+table win over everything here.
 """
 
 from __future__ import annotations
 
 import os
+from functools import cache
 
 import msgspec
 
 from green_core.config import EnergyConfig
+from green_core.energy.figures import Figure, figure, figures, listed
 
 METHOD_MODEL = "estimated:model"
 METHOD_UNKNOWN_DEVICE = "estimated:model(unknown device)"
@@ -24,7 +27,9 @@ class DeviceModel(msgspec.Struct, frozen=True):
     ``static_w`` is drawn whether or not it works (a loaded engine included), ``flop_j`` and
     ``byte_j`` are the marginal cost of one useful FLOP and of one byte moved from memory.
     ``max_w`` is the board's or package's power limit. ``is_measured`` is true where the
-    constants were fitted to measured energy.
+    constants were fitted to measured energy; ``uncertainty_ratio`` is then the largest relative
+    error of that fit (``None``: nobody knows). ``embodied_g`` is what making the device emitted,
+    in gCO2e (``None``: not published).
     """
 
     name: str
@@ -36,87 +41,27 @@ class DeviceModel(msgspec.Struct, frozen=True):
     year: int
     is_measured: bool
     method: str = METHOD_MODEL
+    embodied_g: float | None = None
+    uncertainty_ratio: float | None = None
 
 
-# Fitted to ML.ENERGY benchmark v3 (2025), Llama 3.1 8B in bfloat16 on one H100 SXM, chat, batch 8
-# to 512: 0.455 down to 0.070 J per output token. static_w is held at 120 W (about 70 W idle plus
-# a CUDA context) and flop_j at 1.4 pJ, since the three are almost collinear in the data and a free
-# fit puts a compute-bound prefill above the board's 700 W (which at peak rate is 0.7 pJ/FLOP, but
-# prefill reaches about 400 TFLOP/s). byte_j is then the least-squares value. Error per point: 11 %
-# at most, 7 % on average. The data do not give prompt lengths; 250 tokens are assumed (22 % at
-# most, 16 % on average with 100 tokens).
-_H100_SXM = DeviceModel(
-    name="NVIDIA H100 80GB HBM3",
-    static_w=120.0,
-    flop_j=1.4e-12,
-    byte_j=1.83e-10,
-    max_w=700.0,
-    source="fit to ML.ENERGY benchmark v3, Llama 3.1 8B, batch 8-512",
-    year=2025,
-    is_measured=True,
-)
-_H100_PEAK_FLOPS = 989.5e12  # dense bfloat16, NVIDIA H100 datasheet, 2023
-_H100_BYTES_PER_S = 3.35e12
+# The fit: ML.ENERGY benchmark v3 (2025), Llama 3.1 8B in bfloat16 on one H100 SXM, chat, batch 8
+# to 512: 0.455 down to 0.070 J per output token. static_w is held at 120 W (71.8 W idle plus a CUDA
+# context: 121.7 W measured) and flop_j at 1.4 pJ, since the three are almost collinear in the data
+# and a free fit puts a compute-bound prefill above the board's 700 W (which at peak rate is 0.7
+# pJ/FLOP, but prefill reaches about 400 TFLOP/s). byte_j is then the least-squares value. Error per
+# point: 11 % at most, 7 % on average. The data do not give prompt lengths; 250 tokens are assumed
+# (22 % at most, 16 % on average with 100 tokens).
+_FITTED = "NVIDIA H100 80GB HBM3"
+_CARRIED = ("power_limit_w", "peak_flops", "memory_bytes_per_s")
 
-
-def _from_datasheet(
-    name: str, *, max_w: float, peak_tflops: float, gbytes_per_s: float, year: int
-) -> DeviceModel:
-    """Carry the H100's fit over by datasheet ratios.
-
-    At full rate every device spends its power limit, so the cost of a FLOP is taken to scale
-    with watts per peak (dense bfloat16) FLOP/s, that of a byte with watts per byte/s, and the
-    static power with the limit.
-    """
-    watts = max_w / _H100_SXM.max_w
-    return DeviceModel(
-        name=name,
-        static_w=_H100_SXM.static_w * watts,
-        flop_j=_H100_SXM.flop_j * watts * _H100_PEAK_FLOPS / (peak_tflops * 1e12),
-        byte_j=_H100_SXM.byte_j * watts * _H100_BYTES_PER_S / (gbytes_per_s * 1e9),
-        max_w=max_w,
-        source=f"NVIDIA {name.removeprefix('NVIDIA ')} datasheet, scaled from the H100 fit",
-        year=year,
-        is_measured=False,
-    )
-
-
-# Names are those NVML reports; each variant is listed by itself, since SXM and PCIe boards differ.
-_GPUS = (
-    _H100_SXM,
-    _from_datasheet("NVIDIA H100 PCIe", max_w=350, peak_tflops=756, gbytes_per_s=2000, year=2022),
-    _from_datasheet("NVIDIA H100 NVL", max_w=400, peak_tflops=835, gbytes_per_s=3900, year=2024),
-    _from_datasheet("NVIDIA H200", max_w=700, peak_tflops=989.5, gbytes_per_s=4800, year=2024),
-    _from_datasheet(
-        "NVIDIA A100-SXM4-80GB", max_w=400, peak_tflops=312, gbytes_per_s=2039, year=2021
-    ),
-    _from_datasheet(
-        "NVIDIA A100-SXM4-40GB", max_w=400, peak_tflops=312, gbytes_per_s=1555, year=2020
-    ),
-    _from_datasheet(
-        "NVIDIA A100 80GB PCIe", max_w=300, peak_tflops=312, gbytes_per_s=1935, year=2021
-    ),
-    _from_datasheet("NVIDIA L4", max_w=72, peak_tflops=121, gbytes_per_s=300, year=2023),
-    _from_datasheet("NVIDIA L40S", max_w=350, peak_tflops=362, gbytes_per_s=864, year=2023),
-)
-_BY_NAME = {device.name.lower(): device for device in _GPUS}
-
-# One core of a server CPU, from AMD's EPYC 7763 datasheet (2021): 280 W over 64 cores, 32 float32
-# FLOP per cycle (two 256-bit FMA units) at 2.45 GHz. A third of the package power is taken as
-# static; the rest is spent at peak rate. DRAM: 18 pJ/bit, the middle of the 15-20 pJ/bit that
-# DDR4 takes with its interface.
-_CPU_TDP_W_PER_CORE = 280.0 / 64
+# One core of a server CPU: 32 float32 FLOP per cycle (two 256-bit FMA units) at base clock. A third
+# of the package power is taken as static; the rest is spent at peak rate. DRAM: 18 pJ/bit, the
+# middle of the 15-20 pJ/bit that DDR4 takes with its interface.
+_CPU = "AMD EPYC 7763"
+_CPU_FLOP_PER_CYCLE = 32
 _CPU_STATIC_SHARE = 1 / 3
-_CPU_CORE = DeviceModel(
-    name="cpu",
-    static_w=_CPU_TDP_W_PER_CORE * _CPU_STATIC_SHARE,
-    flop_j=_CPU_TDP_W_PER_CORE * (1 - _CPU_STATIC_SHARE) / (32 * 2.45e9),
-    byte_j=18e-12 * 8,
-    max_w=_CPU_TDP_W_PER_CORE,
-    source="AMD EPYC 7763 datasheet, per core; DDR4 at 18 pJ/bit",
-    year=2021,
-    is_measured=False,
-)
+_DRAM_J_PER_BYTE = 18e-12 * 8
 
 # An accelerator nobody has described: round numbers of a data-centre GPU's order of magnitude.
 _UNKNOWN = DeviceModel(
@@ -132,9 +77,11 @@ _UNKNOWN = DeviceModel(
 )
 
 
+@cache
 def known_devices() -> tuple[DeviceModel, ...]:
-    """Every device of the table; the ``cpu`` entry is that of one core."""
-    return (*_GPUS, _CPU_CORE)
+    """Every device with energy constants; the ``cpu`` entry is that of one core."""
+    models = (_fitted(name) or _carried_over(name) for name in listed())
+    return (*(model for model in models if model is not None), _cpu_core())
 
 
 def device_model(
@@ -146,16 +93,15 @@ def device_model(
     may run on. ``config`` overrides single constants; with all three overridden an unknown
     device is no longer called unknown.
     """
-    key = name.strip().lower()
-    if key == "cpu":
-        count = cores or available_cores()
+    if name.strip().lower() == "cpu":
+        count, core = cores or available_cores(), _cpu_core()
         found = msgspec.structs.replace(
-            _CPU_CORE, static_w=_CPU_CORE.static_w * count, max_w=_CPU_CORE.max_w * count
+            core, static_w=core.static_w * count, max_w=core.max_w * count
         )
     else:
         found = (
-            _BY_NAME.get(key)
-            or _BY_NAME.get("nvidia " + key)
+            _fitted(name)
+            or _carried_over(name)
             or msgspec.structs.replace(_UNKNOWN, name=name.strip() or "unknown")
         )
     return _override(found, config) if config else found
@@ -168,6 +114,78 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
+def _fitted(name: str) -> DeviceModel | None:
+    """The device's own constants, where the table has them."""
+    static, flop, byte = (figure(name, each) for each in ("static_w", "flop_j", "byte_j"))
+    limit = figure(name, "power_limit_w")
+    if static is None or flop is None or byte is None or limit is None:
+        return None
+    return DeviceModel(
+        name=static.device,
+        static_w=static.value,
+        flop_j=flop.value,
+        byte_j=byte.value,
+        max_w=limit.value,
+        source=byte.source,
+        year=byte.year,
+        is_measured=True,
+        embodied_g=_value(figure(name, "embodied_g")),
+        uncertainty_ratio=_value(figure(name, "model_error_ratio")),
+    )
+
+
+def _carried_over(name: str) -> DeviceModel | None:
+    """Carry the H100's fit over by datasheet ratios; ``None`` where one of them is unknown.
+
+    At full rate every device spends its power limit, so the cost of a FLOP is taken to scale
+    with watts per peak (dense bfloat16) FLOP/s and that of a byte with watts per byte/s. The
+    static power is the measured one of an idle device with a CUDA context, where there is such a
+    figure; otherwise it scales with the limit.
+    """
+    fitted = _fitted(_FITTED)
+    mine = [figure(name, each) for each in _CARRIED]
+    theirs = [figure(_FITTED, each) for each in _CARRIED]
+    (limit, peak, bandwidth), (limit_h, peak_h, bandwidth_h) = mine, theirs
+    if fitted is None or not (limit and peak and bandwidth and limit_h and peak_h and bandwidth_h):
+        return None
+    watts = limit.value / limit_h.value
+    idle = figure(name, "idle_context_w")
+    return DeviceModel(
+        name=limit.device,
+        static_w=idle.value if idle else fitted.static_w * watts,
+        flop_j=fitted.flop_j * watts * peak_h.value / peak.value,
+        byte_j=fitted.byte_j * watts * bandwidth_h.value / bandwidth.value,
+        max_w=limit.value,
+        source=f"{peak.source}, scaled from the H100 fit",
+        year=peak.year,
+        is_measured=False,
+        embodied_g=_value(figure(name, "embodied_g")),
+    )
+
+
+@cache
+def _cpu_core() -> DeviceModel:
+    known = {each.quantity: each for each in figures(_CPU)}
+    limit = known["power_limit_w"]
+    watts = limit.value / known["cores"].value
+    return DeviceModel(
+        name="cpu",
+        static_w=watts * _CPU_STATIC_SHARE,
+        flop_j=watts
+        * (1 - _CPU_STATIC_SHARE)
+        / (_CPU_FLOP_PER_CYCLE * known["base_clock_hz"].value),
+        byte_j=_DRAM_J_PER_BYTE,
+        max_w=watts,
+        source=f"{limit.source}, per core; DDR4 at 18 pJ/bit",
+        year=limit.year,
+        is_measured=False,
+    )
+
+
+def _value(found: Figure | None) -> float | None:
+    return None if found is None else found.value
+
+
 def _override(device: DeviceModel, config: EnergyConfig) -> DeviceModel:
     given = {
         key: value
@@ -176,6 +194,11 @@ def _override(device: DeviceModel, config: EnergyConfig) -> DeviceModel:
     }
     if not given:
         return device
-    method = METHOD_MODEL if len(given) == 3 else device.method
-    source = f"config ({', '.join(given)}); {device.source}"
-    return msgspec.structs.replace(device, **given, method=method, source=source, is_measured=False)
+    return msgspec.structs.replace(
+        device,
+        **given,
+        method=METHOD_MODEL if len(given) == 3 else device.method,
+        source=f"config ({', '.join(given)}); {device.source}",
+        is_measured=False,
+        uncertainty_ratio=None,
+    )

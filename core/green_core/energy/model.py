@@ -56,6 +56,8 @@ class StepModel:
     def __init__(self, device: DeviceModel, engine: EngineInfo) -> None:
         self.device = device
         self.method = device.method
+        self.embodied_g = device.embodied_g  # per device; None: not published
+        self.uncertainty_ratio = device.uncertainty_ratio  # None: nobody knows
         self.static_w = device.static_w * max(1, engine.device_count)
         self.max_w = device.max_w * max(1, engine.device_count)
         self._token_j = 2.0 * engine.parameters * device.flop_j

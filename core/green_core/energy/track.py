@@ -1,10 +1,10 @@
 """Turns what a meter shows into stretches of time, each with its energy or with a gap.
 
 A counter moves every ``period_s`` and is read at other moments, so a stretch runs from one
-reading at which it had moved to the next (FIELD E12). A counter that ran backwards, moved faster
-than the devices can draw, stood still or could not be read gives a gap, never a number
-(FIELD E11, E17). The time between two good readings may be of any length: a counter that kept
-counting while nobody looked lost nothing.
+reading at which it had moved to the next (FIELD E12). A counter that ran backwards, began anew,
+moved faster than the devices can draw, stood still or could not be read gives a gap, never a
+number (FIELD E11, E17). The time between two good readings may be of any length: a counter that
+kept counting while nobody looked lost nothing.
 """
 
 from __future__ import annotations
@@ -67,15 +67,16 @@ class CounterTrack:
             return None
         # One period more than the time between the readings, since the counter's own steps
         # do not fall on them.
-        if delta_j < 0.0 or delta_j > self._max_w * (span_s + self._period_s):
+        most_j = self._max_w * (span_s + self._period_s)
+        if reading.restarts or not 0.0 <= delta_j <= most_j:
             self.gaps += 1
             return self._restart(reading)
-        if delta_j == 0.0:
+        if delta_j == 0.0 and reading.method is None:
             return self._waiting(reading.at_s, reading)
         self._base = reading
         self._still_since_s = None
         self._in_gap = False
-        return self._stretch(reading.at_s, delta_j, self._method)
+        return self._stretch(reading.at_s, delta_j, reading.method or self._method)
 
     def close(self, now_s: float) -> Stretch | None:
         """The tail that the counter has not seen: left to the model."""

@@ -133,11 +133,37 @@ _SPECS = (
         "greenserve_carbon_intensity_grams_per_kwh",
         "gauge",
         "Carbon intensity in use, gCO2e/kWh.",
-        ("zone", "kind", "source"),
+        ("zone", "kind", "basis", "source"),
         exclusive=True,
     ),
     MetricSpec(
+        "greenserve_carbon_signal_quality",
+        "gauge",
+        "Always 1; 'fresh', 'stale' (the last word is too old) or 'fallback' (never heard).",
+        ("quality",),
+        exclusive=True,
+    ),
+    MetricSpec(
+        "greenserve_carbon_fetches_total",
+        "counter",
+        "Usable answers of the carbon service to this process. One process of a host asks.",
+        ("source",),
+    ),
+    MetricSpec(
+        "greenserve_carbon_fetch_failures_total",
+        "counter",
+        "Questions to the carbon service that brought no usable answer.",
+        ("source", "reason"),
+    ),
+    MetricSpec(
         "greenserve_carbon_signal_age_seconds", "gauge", "Time since the signal was observed."
+    ),
+    # --- power
+    MetricSpec("greenserve_power_watts", "gauge", "Power over the last control period."),
+    MetricSpec(
+        "greenserve_power_limit_watts",
+        "gauge",
+        "Power limit that the policy has set; 0: none, the operator's own holds.",
     ),
     # --- policies
     MetricSpec(
@@ -173,6 +199,18 @@ _SPECS = (
     ),
     # --- health
     MetricSpec("greenserve_meter_gaps_total", "counter", "Readings that the meter did not give."),
+    MetricSpec(
+        "greenserve_energy_uncertainty_ratio",
+        "gauge",
+        "Relative error of the method's totals, as published. Absent where nobody states one.",
+        ("method",),
+        exclusive=True,
+    ),
+    MetricSpec(
+        "greenserve_rest_energy_joules_total",
+        "counter",
+        "Energy of the same devices that belongs to other processes. Part of no other sum.",
+    ),
     MetricSpec("greenserve_ledger_failures_total", "counter", "Failures to open or write it."),
     MetricSpec(
         "greenserve_step_overhead_seconds",

@@ -33,11 +33,14 @@ def span_attributes(
         "greenserve.carbon.operational_gco2": record.operational_g,
         "greenserve.carbon.embodied_gco2": record.embodied_g,
         "greenserve.carbon.kind": record.kind,
+        "greenserve.carbon.basis": record.basis,
         "greenserve.urgency": record.urgency,
         "greenserve.wait_s": record.wait_s,
         "greenserve.held_s": record.held_s,
         "greenserve.cached_tokens": record.cached_tokens,
     }
+    if record.uncertainty_ratio is not None:
+        attributes["greenserve.energy.uncertainty_ratio"] = record.uncertainty_ratio
     kind = _hardware_type(engine.device)
     if kind:
         attributes["hw.type"] = kind

@@ -14,25 +14,32 @@ def usage_payload(records: Sequence[RequestRecord]) -> dict[str, Any]:
     """The value of ``usage.green`` for one answer, which may stand on several engine requests.
 
     Energy and carbon add up; the wait is the longest; the intensity is weighted by energy; the
-    answer is settled once each of its requests is. Numbers carry six significant digits.
+    answer is settled once each of its requests is. ``uncertainty_ratio`` is the largest, and is
+    left out where that of any request is not known. Numbers carry six significant digits.
     ``records`` must not be empty (``ValueError``).
     """
     if not records:
         raise ValueError("usage_payload: no records, expected one for each engine request")
     energy_j = sum(record.energy_j for record in records)
-    return {
+    payload = {
         "energy_j": _rounded(energy_j),
         "carbon_g": _rounded(sum(record.carbon_g for record in records)),
         "method": _joined(record.method for record in records),
         "settled": all(record.settled for record in records),
         "zone": _joined(record.zone for record in records),
+        "kind": _joined(record.kind for record in records),
+        "basis": _joined(record.basis for record in records),
         "intensity_g_per_kwh": _rounded(_mean_intensity(records, energy_j)),
         "wait_s": _rounded(max(record.wait_s for record in records)),
     }
+    known = [r.uncertainty_ratio for r in records if r.uncertainty_ratio is not None]
+    if len(known) == len(records):
+        payload["uncertainty_ratio"] = _rounded(max(known))
+    return payload
 
 
 def to_wire(record: RequestRecord) -> dict[str, Any]:
-    """``record`` as plain builtins, for any serialiser that an engine uses between processes."""
+    """``record`` as plain JSON values, for any serialiser that an engine uses between processes."""
     wire: dict[str, Any] = msgspec.to_builtins(record)
     return wire
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from green_core.values import GridState, GridView, SignalKind
+from green_core.values import Basis, GridState, GridView, SignalKind
 
 
 class ConstantSignal:
@@ -23,6 +23,8 @@ class ConstantSignal:
         state: GridState,
         observed_at_s: float,
         is_estimate: bool = False,
+        basis: Basis = "unknown",
+        licence: str = "",
     ) -> None:
         self._view = GridView(
             intensity_g_per_kwh=intensity_g_per_kwh,
@@ -33,6 +35,8 @@ class ConstantSignal:
             source=source,
             is_estimate=is_estimate,
             state=state,
+            basis=basis,
+            licence=licence,
         )
 
     def view(self, now_s: float) -> GridView:

@@ -9,16 +9,18 @@ from statistics import median
 
 from green_core.config import CarbonConfig
 from green_core.errors import ConfigError
+from green_core.grid.persistence import NOTE as PERSISTENCE_NOTE
+from green_core.grid.persistence import persistence
 from green_core.grid.series import Point, parse_time, read_series
 from green_core.values import ForecastPoint, GridView
 
-DAY_S = 86_400.0
 UNKNOWN_ZONE = "unknown"  # the file plays, but nobody said where it was recorded
 FORECAST_NOTES = {
     "recorded": "; forecast: the file's own future (perfect knowledge)",
-    "persistence": "; forecast: the same hour one day earlier",
+    "persistence": PERSISTENCE_NOTE,
     "none": "",
 }
+FORECAST_NOTES["auto"] = FORECAST_NOTES["persistence"]  # a file has no service behind it
 
 
 def open_file_signal(carbon: CarbonConfig, *, anchor_s: float) -> FileSignal:
@@ -116,6 +118,7 @@ class FileSignal:
             state=self._carbon.state(point.intensity_g_per_kwh),
             forecast=forecast,
             forecast_end_s=horizon_s,
+            basis="unknown" if self._carbon.basis == "any" else self._carbon.basis,
         )
 
     def _forecast(self, index: int, start_s: float) -> tuple[tuple[ForecastPoint, ...], float]:
@@ -129,18 +132,19 @@ class FileSignal:
             last = bisect_right(self._data_s, math.nextafter(horizon_s, -math.inf))
             ahead = [(self._wall_s[i], self._values[i]) for i in range(index + 1, last)]
         else:
-            steps = math.ceil((horizon_s - start_s) / self._period_s)
-            times = (start_s + n * self._period_s for n in range(steps))
-            ahead = [(self._wall(at_s), self._a_day_before(at_s, index)) for at_s in times]
+            present = max(index, 0)
+            expected = persistence(
+                self._data_s,
+                self._values,
+                present_s=self._data_s[present],
+                present=self._values[present],
+                start_s=start_s,
+                horizon_s=horizon_s,
+                step_s=self._period_s,
+            )
+            ahead = [(self._wall(at_s), value) for at_s, value in expected]
         points = tuple(ForecastPoint(at_s, value) for at_s, value in ahead)
         return points, self._wall(horizon_s) if points else 0.0
-
-    def _a_day_before(self, at_s: float, index: int) -> float:
-        """The newest value known now from the same hour of a day; the present one if none is."""
-        present = max(index, 0)
-        days = max(1, math.ceil((at_s - self._data_s[present]) / DAY_S))
-        past = bisect_right(self._data_s, at_s - days * DAY_S) - 1
-        return self._values[past if past >= 0 else present]
 
     def _describe(self) -> str:
         name = Path(self._carbon.path).name

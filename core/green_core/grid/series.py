@@ -70,7 +70,7 @@ def read_series(path: str, *, time_column: str = "", value_column: str = "") -> 
     found: dict[float, tuple[float | None, str]] = {}
     for where, row, time_key, value_key in _records(path, time_column, value_column):
         at_s = parse_time(row.get(time_key), f"{path}, {where}")
-        value = _value(row.get(value_key), f"{path}, {where}")
+        value = parse_value(row.get(value_key), f"{path}, {where}")
         earlier = found.get(at_s)
         if earlier is None or earlier[0] is None:
             found[at_s] = (value, where)
@@ -114,8 +114,11 @@ def _carried(found: dict[float, tuple[float | None, str]]) -> Iterator[Point]:
             yield Point(at_s, last.intensity_g_per_kwh, last.known_at_s, is_gap=True)
 
 
-def _value(raw: Any, where: str) -> float | None:
-    """The number in a cell, ``None`` for a gap."""
+def parse_value(raw: Any, where: str) -> float | None:
+    """The number in a cell, ``None`` for a gap.
+
+    Raises ``ConfigError`` under ``where`` for what is neither (text, infinite, below 0).
+    """
     if raw is None or (isinstance(raw, str) and raw.strip().lower() in GAP_WORDS):
         return None
     if isinstance(raw, bool):
@@ -142,7 +145,7 @@ def _records(
     path: str, time_column: str, value_column: str
 ) -> Iterator[tuple[str, dict[str, Any], str, str]]:
     """Rows with a word on where they stand and the two keys to read."""
-    text = _text(path)
+    text = read_text(path)
     suffix = Path(path.removesuffix(".gz")).suffix.lower()
     if suffix == ".json":
         rows = _json_rows(path, text)
@@ -179,7 +182,11 @@ def _column(path: str, names: list[str], wanted: str, accepted: Sequence[str], k
     )
 
 
-def _text(path: str) -> str:
+def read_text(path: str) -> str:
+    """The text of a UTF-8 file, unpacked where its name ends in ``.gz``.
+
+    Raises ``ConfigError`` under ``carbon.path`` when it cannot be read.
+    """
     try:
         raw = Path(path).read_bytes()
         if path.endswith(".gz"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
+from green_core.errors import SignalUnavailable
 from green_core.values import GridView
 
 
@@ -27,3 +28,16 @@ class CarbonSignal(Protocol):
 
     def close(self) -> None:
         """Stop background work, if any, within two seconds."""
+
+
+class SignalListener(Protocol):
+    """Who wants to know how a live signal fares. Called from the signal's own thread."""
+
+    def signal_changed(self) -> None:
+        """``view`` answers something that could not be foreseen: a newer value or forecast."""
+
+    def signal_fetched(self) -> None:
+        """The service gave a usable answer, to this process."""
+
+    def signal_failed(self, error: SignalUnavailable) -> None:
+        """The service gave none, to this process."""

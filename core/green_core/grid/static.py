@@ -18,8 +18,10 @@ import msgspec
 from green_core.config import CarbonConfig, nearest
 from green_core.errors import ConfigError
 from green_core.grid.constant import ConstantSignal
+from green_core.values import Basis
 
 WORLD = "world"
+LICENCES = {"Ember": "CC BY 4.0", "EPA eGRID": "public domain (US government)"}
 
 
 class ZoneAverage(msgspec.Struct, frozen=True):
@@ -28,7 +30,7 @@ class ZoneAverage(msgspec.Struct, frozen=True):
     zone: str
     name: str
     intensity_g_per_kwh: float
-    basis: str
+    basis: Basis
     year: int
     source: str
 
@@ -36,6 +38,16 @@ class ZoneAverage(msgspec.Struct, frozen=True):
     def provenance(self) -> str:
         """Source, year and basis in one phrase."""
         return f"{self.source} {self.year} yearly average, {self.basis}"
+
+    @property
+    def known_at_s(self) -> float:
+        """The end of the year that it averages, epoch seconds."""
+        return datetime(self.year + 1, 1, 1, tzinfo=UTC).timestamp()
+
+    @property
+    def licence(self) -> str:
+        """Under which terms the figure may be used."""
+        return LICENCES.get(self.source, "")
 
 
 @cache
@@ -70,6 +82,16 @@ def look_up(zone: str) -> ZoneAverage:
     return row
 
 
+def stand_in(zone: str) -> tuple[ZoneAverage, str]:
+    """The average of a zone, else the world's, with the words that say so (FIELD G2)."""
+    if not zone.strip():
+        return zones()[WORLD], "world average, no zone configured; "
+    try:
+        return look_up(zone), ""
+    except ConfigError:
+        return zones()[WORLD], f"world average, the table has no zone {zone!r}; "
+
+
 def static_signal(carbon: CarbonConfig) -> ConstantSignal:
     """The yearly average of the configured zone, flagged as an estimate of any given hour.
 
@@ -82,17 +104,17 @@ def static_signal(carbon: CarbonConfig) -> ConstantSignal:
             f"the static table holds average intensities, not {carbon.kind} ones",
             remedy='Set carbon.kind = "average", or choose a source that serves marginal values',
         )
-    configured = bool(carbon.zone.strip())
-    row = look_up(carbon.zone) if configured else zones()[WORLD]
-    place = "" if configured else "world average, no zone configured; "
+    row, place = stand_in("") if not carbon.zone.strip() else (look_up(carbon.zone), "")
     return ConstantSignal(
         row.intensity_g_per_kwh,
         kind="average",
         zone=row.zone,
         source=f"static table: {place}{row.provenance}",
         state=carbon.state(row.intensity_g_per_kwh),
-        observed_at_s=datetime(row.year + 1, 1, 1, tzinfo=UTC).timestamp(),
+        observed_at_s=row.known_at_s,
         is_estimate=True,
+        basis=row.basis,
+        licence=row.licence,
     )
 
 

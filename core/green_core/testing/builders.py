@@ -136,6 +136,8 @@ def request_record(energy_j: float = 10.0, **changes: Any) -> RequestRecord:
         zone="DE",
         method=_METHOD,
         settled=True,
+        basis="lifecycle",
+        uncertainty_ratio=0.05,
     )
     return replace(record, **changes)
 

@@ -20,6 +20,7 @@ from green_core.values import (
     GridView,
     Meter,
     MeterReading,
+    Quality,
     RequestRecord,
     StepView,
 )
@@ -59,6 +60,7 @@ class ScriptedSignal:
         self.intensity_g_per_kwh = intensity_g_per_kwh
         self.forecast: tuple[ForecastPoint, ...] = ()
         self.valid_until_s = math.inf
+        self.quality: Quality = "fresh"
         self._carbon = GreenConfig().carbon
 
     @hookimpl
@@ -80,6 +82,7 @@ class ScriptedSignal:
             state=self._carbon.state(self.intensity_g_per_kwh),
             forecast=self.forecast,
             forecast_end_s=math.inf if self.forecast else 0.0,
+            quality=self.quality,
         )
 
     def intensity_at(self, at_s: float) -> float:

@@ -121,14 +121,31 @@ def file_signal(config, tmp_path):
     return config(FILE_SIGNAL.format(csv=data))
 
 
-def test_the_signal_is_shown_with_kind_state_and_forecast(green, file_signal):
+def test_the_signal_is_shown_with_kind_state_and_how_far_the_forecast_reaches(green, file_signal):
     answer = green("intensity", "--config", file_signal)
-    assert answer.code == 0, answer.err
+    assert (answer.code, answer.err) == (0, "")
     first = answer.out.splitlines()[0]
     assert first.startswith("100.0 gCO2e/kWh, average")
     assert first.endswith(": clean")
-    assert "zone      DE" in answer.out
-    assert "150.0" in answer.out
+    assert "zone       DE" in answer.out
+    assert "the file's own future (perfect knowledge)" in answer.out
+
+
+def test_a_files_own_future_is_a_forecast_that_says_so(green, file_signal):
+    answer = green("forecast", "--config", file_signal, "--hours", "2")
+    assert (answer.code, answer.err) == (0, "")
+    assert "perfect knowledge" in answer.out.splitlines()[0]
+    assert [line.split()[2:] for line in answer.out.splitlines()[-2:]] == [
+        ["150.0", "clean"],
+        ["200.0", "medium"],
+    ]
+
+
+def test_hours_of_a_replay_are_hours_of_its_data(green, file_signal):
+    file_signal.write_text(file_signal.read_text() + "speed = 60.0\n")
+    answer = green("forecast", "--config", file_signal, "--hours", "3", "--json")
+    points = json.loads(answer.out)["forecast"]
+    assert [point["intensity_g_per_kwh"] for point in points] == [150.0, 200.0, 250.0]
 
 
 def test_the_signal_as_json_carries_units(green, file_signal):
@@ -218,7 +235,7 @@ def test_the_report_sums_by_tenant_and_keeps_idle_apart(green, fill):
     lines = [line.split() for line in answer.out.splitlines()]
     assert lines[1][:5] == ["acme", "2", "200", "80", "40"]
     assert lines[1][5:8] == ["0.002000", "1.000", "3600"]
-    assert lines[1][8:] == ["measured:nvml-counter", "average"]
+    assert lines[1][8:] == ["measured:nvml-counter", "average/lifecycle"]
     assert lines[2][0] == "globex"
     assert "idle, no request: 0.0003333 kWh, 10.0% of the 0.003333 kWh counted" in answer.out
     (idle,) = json.loads(green("report", "--json", "--ledger", ledger).out)["idle"]
@@ -311,6 +328,7 @@ def test_no_command_and_unknown_commands_are_exit_2(green):
         ("off",),
         ("on",),
         ("intensity",),
+        ("forecast",),
         ("ledger", "export"),
         ("ledger", "check"),
         ("report",),

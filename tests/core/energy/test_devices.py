@@ -1,8 +1,11 @@
+import re
+
 import msgspec
 import pytest
 
 from green_core.config import EnergyConfig
 from green_core.energy.devices import device_model, known_devices
+from green_core.energy.figures import QUANTITIES, figure, figures, listed
 from green_core.energy.model import StepModel
 from green_core.values import StepShare, StepView
 
@@ -46,7 +49,9 @@ def test_vendor_prefix_and_case_do_not_matter(name):
     assert device_model(name) == device_model("NVIDIA H100 80GB HBM3")
 
 
-@pytest.mark.parametrize("name", ["NVIDIA H100 80GB HBM3 MIG 1g.10gb", "NVIDIA B200", ""])
+@pytest.mark.parametrize(
+    "name", ["NVIDIA H100 80GB HBM3 MIG 1g.10gb", "NVIDIA B300 SXM6 AC", "H100", "A100", "", "  "]
+)
 def test_an_unknown_device_is_never_taken_for_a_known_one(name):
     device = device_model(name)
     assert device.method == "estimated:model(unknown device)"
@@ -73,3 +78,92 @@ def test_cpu_static_power_grows_with_cores():
     assert device_model("cpu", cores=64).static_w == pytest.approx(
         64 * device_model("CPU", cores=1).static_w
     )
+
+
+FIGURES = [each for name in listed() for each in figures(name)]
+
+
+def test_every_figure_names_its_document_and_year():
+    for each in FIGURES:
+        assert 2015 < each.year < 2030
+        assert each.method in {"measured", "datasheet", "estimated"}
+        assert QUANTITIES[each.quantity].unit == each.unit
+        # "a datasheet" says nothing: the document has to be named by maker or by arXiv number.
+        assert re.search(r"NVIDIA|AMD|Intel|ADEME|arXiv:\d{4}\.\d{5}|ML\.ENERGY", each.source), each
+
+
+def test_no_figure_stands_twice():
+    keys = [(each.device, each.quantity, each.note) for each in FIGURES]
+    assert len(set(keys)) == len(keys)
+
+
+def test_figures_are_of_a_plausible_size():
+    """A slip of the unit (kW, TFLOP, kg) is off by a thousand."""
+    bounds = {
+        "power_limit_w": (50, 1500),
+        "idle_w": (5, 200),
+        "idle_context_w": (20, 200),
+        "peak_flops": (1e13, 1e16),
+        "memory_bytes_per_s": (1e11, 2e13),
+        "joules_per_token": (0.01, 10),
+        "embodied_g": (2e4, 1e6),
+    }
+    for each in FIGURES:
+        low, high = bounds.get(each.quantity, (0, float("inf")))
+        assert low < each.value < high, each
+
+
+def test_an_idle_device_draws_less_without_a_context_and_less_than_its_limit():
+    for name in listed():
+        order = [
+            found.value
+            for quantity in ("idle_w", "idle_context_w", "power_limit_w")
+            if (found := figure(name, quantity))
+        ]
+        assert order == sorted(order)
+
+
+def test_a_device_without_a_footprint_has_none_and_not_a_neighbours():
+    assert device_model("NVIDIA H100 80GB HBM3").embodied_g == 164_000
+    assert device_model("NVIDIA H100 PCIe").embodied_g is None
+    assert device_model("unheard of").embodied_g is None
+    assert device_model("cpu").embodied_g is None
+
+
+def test_only_the_fit_has_a_known_error_and_an_override_loses_it(kit):
+    fitted = device_model("NVIDIA H100 80GB HBM3")
+    assert StepModel(fitted, kit.engine).uncertainty_ratio == 0.11
+    assert StepModel(fitted, kit.engine).embodied_g == 164_000
+    overridden = device_model("NVIDIA H100 80GB HBM3", EnergyConfig(byte_j=1e-10))
+    assert overridden.uncertainty_ratio is None
+    assert overridden.embodied_g == 164_000
+    others = [d for d in known_devices() if d.name != fitted.name]
+    assert {d.uncertainty_ratio for d in others} == {None}
+
+
+def test_a_measured_idle_power_is_taken_rather_than_a_scaled_one():
+    assert device_model("NVIDIA L40S").static_w == 102.1
+    assert device_model("NVIDIA L4").static_w == pytest.approx(120 * 72 / 700)
+
+
+@pytest.mark.parametrize(
+    ("short", "name"),
+    [
+        ("H100 PCIe", "NVIDIA H100 PCIe"),
+        ("rtx 4090", "NVIDIA GeForce RTX 4090"),
+        ("GeForce RTX 3090", "NVIDIA GeForce RTX 3090"),
+        ("Instinct MI300X", "AMD Instinct MI300X"),
+        ("mi210", "AMD Instinct MI210"),
+        ("GAUDI3", "Intel Gaudi 3"),
+        ("NVIDIA  T4", "Tesla T4"),
+        ("amd epyc 7763", "AMD EPYC 7763"),
+    ],
+)
+def test_a_missing_maker_does_not_hide_a_device(short, name):
+    assert figures(short) == figures(name)
+    assert figures(name)[0].device == name
+
+
+def test_a_device_with_figures_but_no_peak_has_generic_constants():
+    assert figures("AMD EPYC 9654")
+    assert device_model("AMD EPYC 9654").method == "estimated:model(unknown device)"

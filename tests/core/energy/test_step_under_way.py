@@ -5,6 +5,7 @@ import pytest
 from green_core.books import Books, Faults
 from green_core.config import EnergyConfig, GreenConfig
 from green_core.manager import GreenManager
+from green_core.signal_watch import SignalWatch
 from green_core.values import Settled
 
 STATIC_W = 100.0  # of the device in conftest
@@ -182,6 +183,7 @@ def test_a_step_that_ends_while_the_books_look_is_not_missed(kit, tmp_path, monk
         config,
         kit.engine,
         signal=kit.signal(),
+        watch=SignalWatch("static", stock_when_stale=True, on_change=lambda: None),
         manager=GreenManager(config, None),
         metrics_dir=tmp_path,
         now_s=0.0,

@@ -64,7 +64,11 @@ def test_columns_have_the_type_of_their_field():
     ):
         hints = typing.get_type_hints(struct)
         for column, sql_type, _ in fields:
-            assert sql_type == sql_types.get(hints.get(column, float), "TEXT"), column
+            hint = hints.get(column, float)
+            if column in schema.NULLABLE:
+                assert type(None) in typing.get_args(hint), column
+                (hint,) = set(typing.get_args(hint)) - {type(None)}
+            assert sql_type == sql_types.get(hint, "TEXT"), column
 
 
 def test_a_replay_changes_nothing(ledger, path, make_record):

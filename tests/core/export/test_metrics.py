@@ -127,7 +127,7 @@ def test_a_histogram_counts_each_observation_once(metrics):
 def test_only_the_signal_in_use_is_shown(metrics):
     name = "greenserve_carbon_intensity_grams_per_kwh"
     for source in ("file", "static"):
-        metrics.set(name, 250.0, zone="DE", kind="average", source=source)
+        metrics.set(name, 250.0, zone="DE", kind="average", basis="direct", source=source)
     (labels,) = samples(metrics, name)
     assert ("source", "static") in labels
 

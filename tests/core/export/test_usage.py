@@ -18,8 +18,11 @@ def test_an_answer_of_one_request_says_what_its_record_says(make_record):
         "method": "measured:nvml-counter",
         "settled": True,
         "zone": "DE",
+        "kind": "average",
+        "basis": "lifecycle",
         "intensity_g_per_kwh": 300.0,
         "wait_s": 0.5,
+        "uncertainty_ratio": 0.05,
     }
 
 
@@ -66,7 +69,7 @@ def test_the_wire_form_is_plain_builtins(make_record):
     def plain(value):
         if isinstance(value, dict):
             return all(type(key) is str and plain(inner) for key, inner in value.items())
-        return type(value) in (str, int, float, bool)
+        return value is None or type(value) in (str, int, float, bool)
 
     assert plain(to_wire(make_record()))
 
@@ -83,3 +86,9 @@ def test_a_wire_form_that_lacks_a_field_is_refused(make_record):
     del wire["energy_j"]
     with pytest.raises(msgspec.ValidationError, match="energy_j"):
         from_wire(wire)
+
+
+def test_an_error_nobody_states_is_left_out(make_record):
+    known, unknown = make_record(uncertainty_ratio=0.1), make_record(uncertainty_ratio=None)
+    assert usage_payload([known, make_record()])["uncertainty_ratio"] == 0.1
+    assert "uncertainty_ratio" not in usage_payload([known, unknown])

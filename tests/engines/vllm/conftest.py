@@ -7,8 +7,11 @@ from collections.abc import Iterator
 import pytest
 from otlp import Receiver
 from policy_grid import grid_csv, policy_config
+from trapped import CARBON_TOKEN, trapped_server_in
 from vllm_server import Server
 
+from green_core.testing.carbon_api import CarbonApi
+from green_core.testing.carbon_services import serve_electricity_maps
 from green_core.testing.nvml import NvmlStub
 
 
@@ -29,7 +32,7 @@ def policy_server(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) 
         folder,
         *("--enable-auto-tool-choice", "--tool-call-parser", "hermes"),
         *("--otlp-traces-endpoint", f"http://127.0.0.1:{receiver.port}"),
-        *("--shutdown-timeout", "60"),
+        *("--enable-scale-out", "--shutdown-timeout", "60"),
         config=policy_config(folder),
         env={"OTEL_EXPORTER_OTLP_TRACES_INSECURE": "true"},
     )
@@ -65,6 +68,24 @@ path = "{folder}/ledger.sqlite"
         config=config,
         env=nvml.env(),
     )
+    yield server.wait_healthy()
+    server.kill()
+
+
+@pytest.fixture(scope="session")
+def carbon_api() -> Iterator[CarbonApi]:
+    """The carbon service that the trapped server asks."""
+    with CarbonApi() as api:
+        serve_electricity_maps(api, [300.0], token=CARBON_TOKEN)
+        yield api
+
+
+@pytest.fixture(scope="session")
+def trapped_server(
+    tmp_path_factory: pytest.TempPathFactory, carbon_api: CarbonApi
+) -> Iterator[Server]:
+    """Badly set up in three ways; its carbon signal is live and its API has a key."""
+    server = trapped_server_in(tmp_path_factory.mktemp("trapped"), carbon_api.url)
     yield server.wait_healthy()
     server.kill()
 

@@ -23,7 +23,7 @@ class Waiting:
         self.took_s = 0.0
         self._url = server.url + path
         self._body = {"model": MODEL, "prompt": "Once", "max_tokens": 4, **body}
-        self._headers = headers
+        self._headers = {**server.headers, **(headers or {})}
         self._task = asyncio.run_coroutine_threadsafe(self._ask(), _loop)
 
     async def _ask(self) -> httpx.Response:

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 from harness import Loop, green_scheduler, tokens
+from vllm.exceptions import VLLMValidationError
 from vllm.sampling_params import RequestOutputKind, SamplingParams
 from vllm.v1.engine import EngineCoreRequest
-from vllm.v1.engine.output_processor import OutputProcessor
+from vllm.v1.engine.output_processor import OutputProcessor, RequestOutputCollector
 from vllm.v1.engine.parallel_sampling import ParentRequest
 from vllm.v1.request import Request
 
+from green_core.errors import MarkError
 from green_core.marks import WIRE_KEY
 from green_core.testing.doubles import RecordingObserver
 from vllm_green import front
@@ -36,7 +38,9 @@ def _fresh_front() -> Iterator[None]:
     front.current.set(None)
 
 
-def ask(processor: Processor, scheduler: Any, name: str, params: SamplingParams) -> None:
+def ask(
+    processor: Processor, scheduler: Any, name: str, params: SamplingParams, queue: Any = None
+) -> None:
     """What ``LLMEngine.add_request`` does, n > 1 included."""
     request = EngineCoreRequest(
         request_id=name,
@@ -55,7 +59,7 @@ def ask(processor: Processor, scheduler: Any, name: str, params: SamplingParams)
         child = copy(request)
         if parent is not None:
             child.request_id, child.sampling_params = parent.get_child_info(index)
-        processor.add_request(child, None, parent, index)
+        processor.add_request(child, None, parent, index, queue)
         scheduler.add_request(Request.from_engine_core_request(child, None))
 
 
@@ -124,3 +128,18 @@ def test_nobody_else_can_speak_under_our_key() -> None:
         ask(processor, scheduler, "r", params(max_tokens=2, extra_args=forged))
         run(processor, scheduler)
     assert seen.record("r").tenant == "default"
+
+
+@pytest.mark.parametrize("served", [True, False], ids=["server", "offline"])
+def test_a_malformed_mark_among_extra_arguments_is_the_clients_fault(served: bool) -> None:
+    """A server answers 400 to vLLM's own error class, and 500 to all others from here."""
+    expected = VLLMValidationError if served else MarkError
+    with green_scheduler() as scheduler:
+        processor = Processor(None, log_stats=False)
+        if served:
+            front.current.set(front.Answer(from_server=True))
+        queue = RequestOutputCollector(RequestOutputKind.FINAL_ONLY, "r") if served else None
+        bad = params(max_tokens=2, extra_args={"green_class": "urgent"})
+        with pytest.raises(expected, match=r"green_class.*unknown class 'urgent'"):
+            ask(processor, scheduler, "r", bad, queue)
+        assert not processor.request_states

@@ -69,6 +69,7 @@ def test_the_engine_proves_that_it_is_live() -> None:
     with green_scheduler():
         facts = live("engine", "")
     assert facts["scheduler"] == "GreenScheduler"
+    assert "vllm.v1.core.sched.scheduler:Scheduler.schedule" in facts["seams"]
     info = facts["info"]
     assert (info["engine"], info["device"]) == ("vllm", "cpu")
     assert info["parameters"] == pytest.approx(134.5e6, rel=0.02)  # SmolLM2-135M, embedding once

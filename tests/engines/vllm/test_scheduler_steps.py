@@ -7,6 +7,7 @@ from harness import BLOCK, Loop, green_scheduler, make_request, tokens
 
 from green_core.testing.doubles import RecordingObserver
 from green_core.testing.policies import ScriptedPolicy, plan
+from green_core.values import StepView
 
 OBSERVED = {"policies.observers": ["seen"]}
 
@@ -91,3 +92,31 @@ def test_many_short_steps_never_overlap() -> None:
     for step in seen.steps:
         assert ends_s <= step.start_s <= step.end_s
         ends_s = step.end_s
+
+
+def test_who_had_to_wait_is_told_with_each_step(monkeypatch) -> None:
+    """Those in vLLM's own queue once the step was made up: not the held, nor the scheduled."""
+    told: list[tuple[int, int]] = []
+    with green_scheduler(max_seqs=2) as scheduler:
+        step = scheduler.green.step
+
+        def telling(view: StepView, overhead_s: float, waiting: int) -> None:
+            told.append((len(view.shares), waiting))
+            step(view, overhead_s, waiting)
+
+        monkeypatch.setattr(scheduler.green, "step", telling)
+        for number in range(3):
+            scheduler.add_request(make_request(f"r{number}", max_tokens=2))
+        Loop(scheduler).run()
+    assert told == [(2, 1), (2, 1), (1, 0), (1, 0)]
+
+
+def test_each_prompt_is_shown_once_as_it_arrives(monkeypatch) -> None:
+    shown: list[list[int]] = []
+    with green_scheduler() as scheduler:
+        monkeypatch.setattr(scheduler.green, "note_prompt", shown.append)
+        first, second = tokens("a", 20), tokens("b", 9)
+        scheduler.add_request(make_request("r0", prompt=first))
+        scheduler.add_request(make_request("r1", prompt=second, pooling=True))
+        Loop(scheduler).run()
+    assert shown == [first, second]

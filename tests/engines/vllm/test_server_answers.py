@@ -11,6 +11,8 @@ FIELDS = {
     "energy_j",
     "carbon_g",
     "method",
+    "kind",
+    "basis",
     "settled",
     "zone",
     "intensity_g_per_kwh",
@@ -147,6 +149,24 @@ def test_a_malformed_body_mark_is_answered_400_naming_it(policy_server):
         )
         assert answer.status_code == 400, answer.text
         assert next(iter(xargs)) in answer.json()["error"]["message"]
+
+
+def test_marks_among_sampling_parameters_are_read_and_a_malformed_one_is_answered_400(
+    policy_server,
+):
+    """``/inference/v1/generate`` takes tokens and vLLM's own sampling parameters."""
+
+    def ask(**marks):
+        sampling = {"max_tokens": 2, "extra_args": marks}
+        path = "/inference/v1/generate"
+        return policy_server.post(path, token_ids=[5, 6, 7], sampling_params=sampling)
+
+    refused = ask(green_class="urgent")
+    assert refused.status_code == 400, refused.text
+    assert "green_class" in refused.json()["error"]["message"]
+    answer = ask(green_tenant="raw")
+    assert answer.status_code == 200, answer.text
+    until(lambda: [r for r in policy_server.ledger() if r["tenant"] == "raw"], "the ledger row")
 
 
 def test_tenant_and_class_reach_the_ledger(policy_server):

@@ -1,12 +1,16 @@
 """Two API servers over one engine, whose energy a (scripted) NVML counter measures."""
 
+import os
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import httpx
 import pytest
 from crowd import Waiting
-from vllm_server import Server, until
+from vllm_server import PLUGINS, Server, until
 
 from green_core.export.ledger import balance
 
@@ -20,6 +24,16 @@ def _settled(server: Server, answer: dict) -> dict:
 def _cost_j(server: Server, **body) -> float:
     answer = server.complete(ignore_eos=True, temperature=0, **body)
     return _settled(server, answer)["energy_j"]
+
+
+def _sums(server: Server) -> tuple[float, float]:
+    """Joules so far: of this server's engine, and of others on its device."""
+    kinds = ("active", "idle", "rest")
+    names = [f"greenserve_{kind}_energy_joules_total" for kind in kinds]
+    server.metric(names[0])  # a scrape has the idle engine bring its books up to date
+    time.sleep(0.5)
+    active_j, idle_j, rest_j = (server.metric(name) for name in names)
+    return active_j + idle_j, rest_j
 
 
 def test_an_answer_leaves_unsettled_and_the_ledger_settles_it(metered_server):
@@ -55,25 +69,40 @@ def test_requests_and_idle_add_up_to_the_counter(metered_server, nvml):
         metered_server.complete(prompt=f"Story {number}", max_tokens=16, ignore_eos=True)
     instances = until(lambda: balance(metered_server.ledger_path), "the ledger")
     assert len(instances) == 1
-    active = "greenserve_active_energy_joules_total"
-    idle = "greenserve_idle_energy_joules_total"
-
-    def sums():
-        metered_server.metric(active)  # a scrape has the idle engine bring its books up to date
-        time.sleep(0.5)
-        return nvml.counter_j(), metered_server.metric(active) + metered_server.metric(idle)
-
-    first_counter_j, first_sum_j = sums()
+    first_counter_j, (first_sum_j, _) = nvml.counter_j(), _sums(metered_server)
     metered_server.complete(max_tokens=60, ignore_eos=True)
     nvml.set_power(160.0)
     time.sleep(3)
-    second_counter_j, second_sum_j = sums()
+    second_counter_j, (second_sum_j, _) = nvml.counter_j(), _sums(metered_server)
     nvml.set_power(80.0)
     delta_j = second_counter_j - first_counter_j
     # The books lag the counter by less than two seconds of the power in force.
     assert second_sum_j - first_sum_j == pytest.approx(delta_j, abs=2 * 160.0)
     assert delta_j > 3 * 160.0
     assert metered_server.metric("greenserve_meter_gaps_total") == 0
+
+
+def test_two_engines_on_one_device_add_up_to_its_counter(metered_server, nvml, tmp_path):
+    """FIELD E8. Each alone would count all of it."""
+    server, theirs = metered_server, tmp_path / "ledger.sqlite"
+    here = Path(__file__).parent
+    env = {**os.environ, **nvml.env(), "PYTHONPATH": f"{PLUGINS}:{here}"}
+    command = [sys.executable, here / "neighbour.py", theirs, "8"]
+    first_counter_j, first_sum_j, first_rest_j = nvml.counter_j(), *_sums(server)
+    neighbour = subprocess.Popen(command, env=env)
+    while neighbour.poll() is None:
+        server.complete(max_tokens=30, ignore_eos=True)
+    assert neighbour.returncode == 0
+    time.sleep(2)
+    second_counter_j, second_sum_j, second_rest_j = nvml.counter_j(), *_sums(server)
+    (books,) = balance(theirs)
+    assert books.balanced
+    assert books.metered_j > 80.0
+    delta_j = second_counter_j - first_counter_j
+    ours_j = second_sum_j - first_sum_j
+    assert ours_j + books.metered_j == pytest.approx(delta_j, abs=2 * 80.0)
+    assert second_rest_j - first_rest_j == pytest.approx(books.metered_j, abs=2 * 80.0)
+    assert delta_j > 8 * 80.0
 
 
 def test_decoding_costs_more_than_prefilling_at_equal_tokens(metered_server):

@@ -47,7 +47,10 @@ def until(true: Callable[[], Any], what: str, wait_s: float = WAIT_S) -> Any:
 
 
 class Server:
-    """One server; ``folder`` gets its log, config and ledger."""
+    """One server; ``folder`` gets its log, config, ledger and state.
+
+    With an ``api_key`` it guards its API, and :attr:`headers` are what opens it.
+    """
 
     def __init__(
         self,
@@ -55,6 +58,7 @@ class Server:
         *arguments: str,
         config: str | None = None,
         env: dict[str, str] | None = None,
+        api_key: str = "",
     ) -> None:
         self.folder = folder
         self.config_path = folder / "green.toml"
@@ -65,6 +69,10 @@ class Server:
         if config is not None:
             self.config_path.write_text(config)
             arguments = (*arguments, "--green-config", str(self.config_path))
+        self.api_key = api_key
+        self.headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        if api_key:
+            arguments = (*arguments, "--api-key", api_key)
         model = os.environ["GREENSERVE_TEST_MODEL"]
         vllm = Path(sys.executable).with_name("vllm")
         command = [str(vllm), "serve", model, "--served-model-name", MODEL]
@@ -72,12 +80,13 @@ class Server:
         environment = {k: v for k, v in os.environ.items() if not k.startswith("GREEN_")}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)  # imports would take a minute
         environment["PYTHONPATH"] = str(PLUGINS)
+        environment["XDG_STATE_HOME"] = str(folder / "state")  # its starts are its own
         environment |= env or {}
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
                 command, stdout=log, stderr=log, env=environment, start_new_session=True
             )
-        self.client = httpx.Client(base_url=self.url, timeout=120)
+        self.client = httpx.Client(base_url=self.url, timeout=120, headers=self.headers)
 
     def wait_healthy(self) -> Server:
         """Wait for the boot; its log is in the error when it fails."""
@@ -126,6 +135,12 @@ class Server:
             for sample in family.samples:
                 if sample.name == name and labels.items() <= sample.labels.items():
                     yield sample.value
+
+    def status(self) -> dict[str, Any]:
+        """The status page."""
+        answer = self.client.get("/v1/green/status")
+        assert answer.status_code == 200, answer.text
+        return answer.json()
 
     def configure(self, text: str) -> None:
         """Replace the config file, as an editor does."""

@@ -26,14 +26,16 @@ _TOLERANCE = 1e-6
 class Totals(msgspec.Struct, frozen=True):
     """Sums over the requests of one group.
 
-    Measured and estimated joules, and average and marginal grams, are never added up
-    (FIELD E13, G12): a group has one row for each ``method`` and ``kind`` in it.
+    Measured and estimated joules, average and marginal grams, and grams of different basis are
+    never added up (FIELD E13, G12): a group has one row for each ``method``, ``kind`` and
+    ``basis`` in it.
     ``unsettled`` counts requests whose last step the meter had not seen.
     """
 
     group: str
     method: str
     kind: str
+    basis: str
     requests: int
     unsettled: int
     prompt_tokens: int
@@ -119,15 +121,16 @@ def totals(
     until_s: float | None = None,
     tenant: str | None = None,
 ) -> list[Totals]:
-    """Sums by ``by``, method and kind, the largest energy first."""
+    """Sums by ``by``, method, kind and basis, the largest energy first."""
     if by not in GROUPS:
         raise ValueError(f"by={by!r}: expected one of {GROUPS}")
     where, values = _where("finished_s", since_s, until_s, tenant)
     sql = (
-        f"SELECT {by}, method, kind, count(*), sum(NOT settled), sum(prompt_tokens),"
+        f"SELECT {by}, method, kind, basis, count(*), sum(NOT settled), sum(prompt_tokens),"
         " sum(cached_tokens), sum(output_tokens), sum(energy_j), sum(cooling_j), sum(avoided_j),"
         f" sum(operational_g), sum(embodied_g) FROM requests{where}"
-        f" GROUP BY {by}, method, kind ORDER BY sum(energy_j) DESC, {by}, method, kind"
+        f" GROUP BY {by}, method, kind, basis"
+        f" ORDER BY sum(energy_j) DESC, {by}, method, kind, basis"
     )
     return [Totals(*row) for row in _query(path, sql, values)]
 
@@ -135,7 +138,7 @@ def totals(
 def totals_by_tenant(
     path: str | os.PathLike[str], *, since_s: float | None = None, until_s: float | None = None
 ) -> list[Totals]:
-    """Sums by tenant, method and kind."""
+    """Sums by tenant, method, kind and basis."""
     return totals(path, by="tenant", since_s=since_s, until_s=until_s)
 
 
@@ -199,8 +202,11 @@ def _connect(path: str | os.PathLike[str]) -> sqlite3.Connection:
             f"{file.as_uri()}?{mode}", uri=True, timeout=schema.BUSY_TIMEOUT_S
         )
         try:
-            if schema.is_new(connection, file):
+            found = schema.version(connection, file)
+            if not found:
                 raise LedgerUnavailable(f"{file}: is empty. No engine has written to it yet")
+            if view := schema.VIEWS.get(found):
+                connection.execute(view)
         except BaseException:
             connection.close()
             raise

@@ -13,7 +13,7 @@ from green_core.errors import LedgerUnavailable
 from green_core.export.text import storable
 from green_core.values import IntervalRecord, RequestRecord
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 APPLICATION_ID = 0x67726E73  # "grns": tells a ledger from any other SQLite file
 BUSY_TIMEOUT_S = 1.5  # longest wait for another process's lock
 
@@ -46,7 +46,12 @@ REQUEST_FIELDS = (
     ("method", "TEXT", "method"),
     ("settled", "INTEGER", "settled"),
     ("finish_reason", "TEXT", "finish_reason"),
+    ("basis", "TEXT", "basis"),
+    ("uncertainty_ratio", "REAL", "uncertainty_ratio"),
 )
+NULLABLE = frozenset({"uncertainty_ratio"})
+# Columns that a schema brought, with what rows of the schemas before it get.
+ADDED_IN_2 = (("basis", "TEXT NOT NULL DEFAULT 'unknown'"), ("uncertainty_ratio", "REAL"))
 INTERVAL_FIELDS = (
     ("start_s", "REAL", "start_s"),
     ("end_s", "REAL", "end_s"),
@@ -70,7 +75,9 @@ _interval_values = attrgetter(*(f[2] for f in INTERVAL_FIELDS))
 
 
 def _columns(fields: tuple[tuple[str, ...], ...]) -> str:
-    return ", ".join(f"{field[0]} {field[1]} NOT NULL" for field in fields)
+    return ", ".join(
+        f"{field[0]} {field[1]}{'' if field[0] in NULLABLE else ' NOT NULL'}" for field in fields
+    )
 
 
 def _insert(table: str, columns: tuple[str, ...], key: str) -> str:
@@ -117,8 +124,22 @@ def interval_values(interval: IntervalRecord) -> tuple[Any, ...]:
     return values
 
 
-def is_new(connection: sqlite3.Connection, path: Path) -> bool:
-    """Whether the file has no tables yet; raises ``LedgerUnavailable`` if it is not a ledger."""
+# What brings a file of an earlier schema up to date, by that schema.
+UPGRADES = {
+    1: (
+        *(f"ALTER TABLE requests ADD COLUMN {name} {sql}" for name, sql in ADDED_IN_2),
+        "PRAGMA user_version = 2",
+    )
+}
+# What shows a file of an earlier schema, which a reader must not change, in today's columns.
+VIEWS = {
+    1: "CREATE TEMP VIEW requests AS"
+    " SELECT *, 'unknown' AS basis, NULL AS uncertainty_ratio FROM main.requests"
+}
+
+
+def version(connection: sqlite3.Connection, path: Path) -> int:
+    """The file's schema, 0 without tables; raises ``LedgerUnavailable`` if it is no ledger."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (found,) = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION_ID:
@@ -128,13 +149,13 @@ def is_new(connection: sqlite3.Connection, path: Path) -> bool:
                 f"{path}: is an SQLite database of another program, not a greenserve ledger. "
                 "Name another file"
             )
-        return True
-    if found != SCHEMA_VERSION:
+        return 0
+    if found != SCHEMA_VERSION and found not in UPGRADES:
         raise LedgerUnavailable(
             f"{path}: has schema {found}, this greenserve knows schema {SCHEMA_VERSION}. "
             "Use the greenserve release that wrote it (or a later one), or name another file"
         )
-    return False
+    return int(found)
 
 
 def is_busy(error: sqlite3.Error) -> bool:

@@ -176,9 +176,9 @@ class Ledger:
         self._connection.execute("PRAGMA synchronous = FULL")
         self._wait_at_most(deadline_s - time.monotonic())
         with self._transaction():
-            if schema.is_new(self._connection, self._path):
-                for statement in schema.DDL:
-                    self._connection.execute(statement)
+            found = schema.version(self._connection, self._path)
+            for statement in schema.UPGRADES.get(found, ()) if found else schema.DDL:
+                self._connection.execute(statement)
             self._connection.execute(
                 "INSERT INTO instances (instance_id, engine, engine_version, engine_index, model,"
                 " device, device_count, started_s, greenserve_version)"
@@ -203,7 +203,7 @@ class Ledger:
 
     def _use_wal(self, deadline_s: float) -> None:
         # A foreign database must be refused before its journal mode is changed.
-        schema.is_new(self._connection, self._path)
+        schema.version(self._connection, self._path)
         while True:
             self._wait_at_most(deadline_s - time.monotonic())
             try:

@@ -1,0 +1,52 @@
+"""What the traps about CPU engines have in common: who computes, and who binds its threads."""
+
+from __future__ import annotations
+
+from green_core.doctor.facts import NotChecked, ProcessFacts, Status
+
+_BIND = "VLLM_CPU_OMP_THREADS_BIND"
+
+
+def computing(status: Status, trap: str) -> tuple[ProcessFacts, ...] | NotChecked | None:
+    """The processes that run the model on this CPU; ``None``: the engine runs on no CPU."""
+    device = status.engine.info.device.strip().lower()
+    if device in {"", "unknown"}:
+        return NotChecked(trap, "it is not known which device the engine runs on")
+    if device != "cpu":
+        return None
+    workers = tuple(p for p in status.processes if _is_worker(p))
+    found = workers or tuple(p for p in status.processes if p.role == "engine")
+    if not found or not all(process.cpus for process in found):
+        return NotChecked(trap, "the CPUs that the engine's processes may use could not be read")
+    return found
+
+
+def binds_children(process: ProcessFacts, engine: str) -> bool:
+    """Whether this process computes nothing and sets number and places of its workers' threads.
+
+    vLLM does, unless told not to (0.32.0, ``vllm/utils/ompmultiprocessing.py``).
+    """
+    told = process.environment.get(_BIND, "auto")
+    return engine == "vllm" and not _is_worker(process) and told != "nobind"
+
+
+def is_bound(process: ProcessFacts, engine: str) -> bool:
+    """Whether threads are bound to CPUs, by the OpenMP runtime or by the engine."""
+    known = process.environment
+    return (
+        binds_children(process, engine)
+        or known.get("OMP_PROC_BIND", "").lower() not in {"", "false"}
+        or bool(known.get("GOMP_CPU_AFFINITY"))
+        or "proclist" in known.get("KMP_AFFINITY", "")
+    )
+
+
+def openmp_threads(process: ProcessFacts) -> int | None:
+    """How many threads OpenMP was told to start; ``None``: nothing usable, so one for each CPU."""
+    text = process.environment.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    return int(text) if text.isdecimal() and int(text) > 0 else None
+
+
+def _is_worker(process: ProcessFacts) -> bool:
+    """Roles of child processes are the names they give themselves (``VLLM::Worker``)."""
+    return "worker" in process.role.lower()

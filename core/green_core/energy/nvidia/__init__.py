@@ -1,0 +1,1 @@
+"""NVIDIA devices through NVML: the connection, the boards and their slices, the queries."""

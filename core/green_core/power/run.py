@@ -1,0 +1,71 @@
+"""The power policy of one engine process over its life: chosen, changed, rested, ended."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from green_core.manager import GreenManager
+from green_core.power.steering import PowerSteering, build_steering
+from green_core.values import EngineInfo, GridView, LoadView
+
+logger = logging.getLogger("greenserve")
+
+
+class PowerRun:
+    """Steers by the policy of the configuration in force; used by the housekeeping thread.
+
+    ``on_trip`` is told (family, policy, reason) when the policy is switched off.
+    """
+
+    def __init__(self, engine: EngineInfo, on_trip: Callable[[str, str, str], None]) -> None:
+        self._engine = engine
+        self._on_trip = on_trip
+        self._steering: PowerSteering | None = None
+
+    @property
+    def active(self) -> dict[str, str]:
+        """The policy by its family, while it is alive and moves something."""
+        steering = self._steering
+        return {"power": steering.name} if steering is not None and steering.active else {}
+
+    @property
+    def problem(self) -> str:
+        """Why a policy that was chosen does not steer; empty where all is well."""
+        return self._steering.problem if self._steering is not None else ""
+
+    @property
+    def limit_w(self) -> float:
+        """The limit that the policy asks for; 0: none."""
+        target = self._steering.target if self._steering is not None else None
+        return (target.power_limit_w or 0.0) if target is not None else 0.0
+
+    def follow(self, manager: GreenManager) -> None:
+        """Have the policy of ``manager`` steer, and no other: one process holds a board once."""
+        self.close()
+        name = manager.config.policies.power
+        self._steering = build_steering(
+            manager, self._engine, on_trip=lambda reason: self._on_trip("power", name, reason)
+        )
+        if self.problem:
+            logger.warning("greenserve: power is not steered: %s", self.problem)
+
+    def steer(self, *, is_stock: bool, load: Callable[[], LoadView], grid: GridView) -> None:
+        """Ask the policy, while it may act."""
+        if self._steering is None:
+            return
+        if is_stock:
+            self._steering.restore()
+        else:
+            self._steering.control(load(), grid)
+
+    def rest(self) -> None:
+        """The engine idles: the limits are the operator's."""
+        if self._steering is not None:
+            self._steering.idle()
+
+    def close(self) -> None:
+        """Give the limits back."""
+        if self._steering is not None:
+            self._steering.close()
+            self._steering = None
