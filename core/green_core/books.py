@@ -11,7 +11,7 @@ from pathlib import Path
 
 from green_core.config import GreenConfig
 from green_core.doctor.facts import LoadFacts, MeterFacts
-from green_core.energy.attribution import Attributor
+from green_core.energy.attribution import MAX_STEP_S, Attributor
 from green_core.energy.build import build_model, open_meter
 from green_core.estimate import RunTimeEstimator
 from green_core.export.ledger import Ledger, PatientLedger
@@ -186,9 +186,18 @@ class Books:
         self._tell(settled)
         if self._ledger is not None:
             self._ledger.write(settled, now_s)
-        if self._attributor.pending or (self._ledger is not None and self._ledger.behind):
+        behind = self._ledger is not None and self._ledger.behind
+        if self._attributor.pending or behind or self._must_sample(now_s):
             self.dirty = True
         return True
+
+    def _must_sample(self, now_s: float) -> bool:
+        """Whether to look again before the step under way ends: a sum of samples knows nothing of
+        the time between them, while a counter goes on by itself.
+        """
+        since_s, meter = self.busy_since_s, self._meter
+        samples = meter is not None and not meter.is_absolute
+        return samples and since_s is not None and now_s - since_s < MAX_STEP_S
 
     def publish(self, now_s: float, shadows: Mapping[str, ShadowReport]) -> None:
         """Bring /metrics up to date, at most once a second while work goes on."""

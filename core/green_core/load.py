@@ -34,6 +34,7 @@ class LoadWatch:
         self._seen: OrderedDict[bytes, None] = OrderedDict()
         self.busy_s = self.ttft_s = 0.0
         self._steps = 0
+        self._last_step_s = 0.0
         self._running_s = self._full_s = 0.0
         self._requests = self._prompt_tokens = self._cached_tokens = 0
         self._sampled_tokens = self._repeated_tokens = 0
@@ -63,6 +64,7 @@ class LoadWatch:
         running, duration_s = len(step.shares), step.duration_s
         self.running, self.waiting = running, waiting
         self._steps += 1
+        self._last_step_s = step.end_s
         self.busy_s += duration_s
         self._running_s += running * duration_s
         if waiting and running >= self._max_running:
@@ -93,6 +95,7 @@ class LoadWatch:
             held=self.held,
             requests=self._requests,
             steps=self._steps,
+            last_step_s=self._last_step_s,
             busy_s=self.busy_s,
             mean_running=self._running_s / self.busy_s if self.busy_s else 0.0,
             full_s=self._full_s,

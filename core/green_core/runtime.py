@@ -89,7 +89,7 @@ class Runtime:
         now_s = self.clock.now()
         self._manager = GreenManager(config, plugins)
         self._kick = threading.Event()
-        self._grid_changes_s = 0.0
+        self._grid_is_news = False
         self._watch = SignalWatch(
             config.carbon.source,
             stock_when_stale=config.carbon.on_stale == "off",
@@ -103,6 +103,7 @@ class Runtime:
             clock=self.clock,
             listener=self._watch,
         )
+        self._look_at_grid(now_s)
         self._books = Books(
             config,
             engine,
@@ -334,9 +335,10 @@ class Runtime:
                     problem=self._power.problem,
                     now_s=now_s,
                 )
-        changed = now_s >= self._grid_changes_s
+        news, self._grid_is_news = self._grid_is_news, False
+        changed = news or now_s >= self._grid_changes_s
         if changed:
-            self._grid_has_changed(now_s)
+            self._look_at_grid(now_s)
         due = self._alarm.rings(now_s)
         if self._held and changed:
             self.on_wake(True)
@@ -352,10 +354,10 @@ class Runtime:
 
     def _grid_changed(self) -> None:
         """From the signal's own thread."""
-        self._grid_changes_s = 0.0
+        self._grid_is_news = True
         self._kick.set()
 
-    def _grid_has_changed(self, now_s: float) -> None:
+    def _look_at_grid(self, now_s: float) -> None:
         self._grid_changes_s = max(self._signal.next_change_s(now_s), now_s + _MIN_CHANGE_S)
         self._watch.heed(self._signal.view(now_s))
 

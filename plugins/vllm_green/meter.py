@@ -85,9 +85,7 @@ class StepMeter:
                 account.cached_tokens = min(context - tokens, account.prompt_tokens)
             prefill = min(tokens, max(left, 0))
             shares.append(StepShare(request_id, prefill, tokens - prefill, context))
-        self._flying[id(output)] = _Flying(
-            start_s, waiting, shares, output.num_scheduled_tokens, []
-        )
+        self._flying[id(output)] = _Flying(start_s, waiting, shares, scheduled, [])
         if len(self._flying) == 1:
             self._tell_busy()
 

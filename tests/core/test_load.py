@@ -27,6 +27,14 @@ def test_the_mean_batch_is_weighted_by_time():
     assert facts(watch).mean_running == pytest.approx(2.0)
 
 
+def test_the_end_of_the_newest_step_is_told():
+    watch = LoadWatch(0.0, max_running=8)
+    assert facts(watch).last_step_s == 0.0
+    watch.step(step(0.0, 3.0, 1), waiting=0)
+    watch.step(step(3.0, 4.0, 5), waiting=0)
+    assert facts(watch).last_step_s == 4.0
+
+
 def test_time_is_full_only_while_requests_wait_at_the_limit():
     watch = LoadWatch(0.0, max_running=2)
     watch.step(step(0.0, 1.0, 2), waiting=0)

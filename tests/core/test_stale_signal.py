@@ -119,3 +119,24 @@ def test_losing_the_signal_is_logged_once_each_way(start, caplog):
             time.sleep(0.01)
     messages = [r.message for r in caplog.records if "the carbon signal is" in r.message]
     assert len(messages) == 2, messages
+
+
+def test_news_that_comes_while_the_signal_is_looked_at_still_wakes_held_requests(start):
+    clock, signal, woken = ScriptedClock(), ScriptedSignal(), []
+    runtime = start(signal, clock, on_wake=woken.append)
+    runtime.note_held(1)
+    looks, look = [], signal.next_change_s
+
+    def next_change_s(now_s):
+        looks.append(now_s)
+        if len(looks) == 1:
+            runtime._watch.signal_changed()  # from the signal's own thread, at this moment
+        return look(now_s)
+
+    signal.next_change_s = next_change_s
+    woken.clear()
+    runtime._watch.signal_changed()
+    deadline = time.monotonic() + 30
+    while woken.count(True) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert woken.count(True) >= 2

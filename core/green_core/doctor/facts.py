@@ -63,12 +63,13 @@ class EngineFacts(msgspec.Struct, frozen=True):
 class LoadFacts(msgspec.Struct, frozen=True):
     """What the books saw from ``since_s`` to ``until_s``. Energy is that of settled time.
 
-    ``busy_s`` is time with a step under way, ``mean_running`` the mean number of requests over
-    it, ``full_s`` the part of it in which requests waited because the engine's limit of running
-    requests was reached. ``sampled_tokens`` are prompt tokens that were looked at for repetition,
-    ``repeated_tokens`` those that stood in a prefix seen before. ``company_s`` are seconds for
-    which standard requests were held to be batched with others, ``company_gained`` how many
-    others had come by then, ``company_holds`` how often.
+    ``last_step_s`` is when the newest step ended (0.0: there was none), ``busy_s`` time with a step
+    under way, ``mean_running`` the mean number of requests over it, ``full_s`` the part of it in
+    which requests waited because the engine's limit of running requests was reached.
+    ``sampled_tokens`` are prompt tokens that were looked at for repetition, ``repeated_tokens``
+    those that stood in a prefix seen before. ``company_s`` are seconds for which standard requests
+    were held to be batched with others, ``company_gained`` how many others had come by then,
+    ``company_holds`` how often.
     """
 
     since_s: float
@@ -80,6 +81,7 @@ class LoadFacts(msgspec.Struct, frozen=True):
     steps: int = 0
     busy_s: float = 0.0
     mean_running: float = 0.0
+    last_step_s: float = 0.0
     full_s: float = 0.0
     prompt_tokens: int = 0
     cached_tokens: int = 0

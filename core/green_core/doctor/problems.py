@@ -30,6 +30,9 @@ def signal_problems(signal: SignalFacts) -> Iterator[str]:
 
 
 def _meter(status: Status) -> Iterator[str]:
+    chosen = status.settings.get("energy.meter")
+    if chosen is not None and chosen.value == "model":
+        return  # somebody's wish
     if status.meter.problem:
         yield f"energy is {status.meter.method}, not the best there is: {status.meter.problem}"
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from green_core.doctor.facts import ProcessFacts
 from green_core.doctor.host import cpu_list
+from green_core.procfs import stat_fields
 
 _PREFIXES = ("OMP_", "KMP_", "GOMP_")
 _NAMES = frozenset(
@@ -41,11 +42,9 @@ def process_facts(
     number = os.getpid() if pid is None else pid
     folder = root / "proc" / str(number)
     try:
-        stat = (folder / "stat").read_text(encoding="utf-8", errors="replace")
-        # The command name in parentheses may itself hold spaces and parentheses.
-        fields = stat[stat.rindex(")") + 2 :].split()
+        fields = stat_fields(number, root / "proc")
         user, system, threads, started = (int(fields[i]) for i in (11, 12, 17, 19))
-    except (OSError, ValueError, IndexError) as error:
+    except (ValueError, IndexError) as error:
         raise ProcessLookupError(f"{folder}/stat cannot be read: no such process") from error
     ticks_per_s = os.sysconf("SC_CLK_TCK")
     if environment is None:

@@ -14,6 +14,7 @@ from green_core.energy.combine import combine
 from green_core.energy.devices import device_model
 from green_core.energy.model import StepModel
 from green_core.energy.sharing import share
+from green_core.energy.steadfast import steadfast
 from green_core.errors import MeterUnavailable
 from green_core.values import EngineInfo, Meter
 
@@ -114,7 +115,7 @@ def open_meter(
             return MeterChoice(None, str(reason))
     if names:
         return MeterChoice(_open(names, config, engine, shares))
-    meters = plugins.meters(engine) if plugins else []
+    meters = [steadfast(meter) for meter in plugins.meters(engine)] if plugins else []
     if not meters:
         raise MeterUnavailable(
             f"The plugin {wanted!r} (energy.meter) offers no meter for device "
@@ -134,7 +135,7 @@ def _open(names: tuple[str, ...], config: EnergyConfig, engine: EngineInfo, shar
     meters: list[Meter] = []
     try:
         for name in names:
-            found = _meters(name, config, engine)
+            found = [steadfast(meter) for meter in _meters(name, config, engine)]
             meters += _shared(found) if shares and name not in _HOST_CPU else found
     except BaseException:
         for meter in meters:

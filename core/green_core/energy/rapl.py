@@ -74,6 +74,7 @@ class RaplReader:
         self._times = times
         self._now_s = now_s
         self._ours_j = self._rest_j = 0.0
+        self._lost = False  # joules that were taken and belong to nobody known
         at_s = now_s()
         for counter in self._counters:
             counter.take_j(at_s)
@@ -89,6 +90,7 @@ class RaplReader:
         try:
             used = self._times.read()
         except OSError:
+            self._lost = True
             return None
         ours_s, busy_s = used.ours_s - self._used.ours_s, used.busy_s - self._used.busy_s
         self._used = used
@@ -97,7 +99,8 @@ class RaplReader:
             share = 1.0 / self._times.engine_count if busy_s <= 0.0 else min(1.0, ours_s / busy_s)
             self._ours_j += share * sum(known_j)
             self._rest_j += (1.0 - share) * sum(known_j)
-        restarts = len(known_j) < len(moved_j)
+        restarts = self._lost or len(known_j) < len(moved_j)
+        self._lost = False
         self._last = MeterReading(at_s, self._ours_j, restarts=restarts)
         return self._last
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -49,14 +50,16 @@ def share(
     device in another way, or the folder cannot be used.
     """
     try:
-        desk = _Desk(meter, folder or _shares_folder(), now_s or SteadyClock().now, steady_s)
+        find = _shares_folder if folder is None else partial(_made, folder)
+        desk = _Desk(meter, find, now_s or SteadyClock().now, steady_s)
         desk.join()
     except BaseException as error:
         meter.close()
         if isinstance(error, OSError | GreenError) and not isinstance(error, MeterUnavailable):
+            remedy = ". Set XDG_RUNTIME_DIR to a writable folder of your own"
             raise MeterUnavailable(
-                f"The board on which processes share {meter.name} cannot be used: {error}. Set "
-                "XDG_RUNTIME_DIR to a writable folder of your own"
+                f"The board on which processes share {meter.name} cannot be used: {error}"
+                f"{remedy if isinstance(error, OSError) else ''}"  # others name theirs
             ) from error
         raise
     return msgspec.structs.replace(
@@ -70,7 +73,10 @@ def shared_method(method: str) -> str:
 
 
 def _shares_folder() -> Path:
-    folder = runtime_folder() / "shares"
+    return _made(runtime_folder() / "shares")
+
+
+def _made(folder: Path) -> Path:
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder
 
@@ -88,7 +94,7 @@ class _Desk:
     def __init__(
         self,
         meter: Meter,
-        folder: Path,
+        find_folder: Callable[[], Path],
         now_s: Callable[[], float],
         steady_s: Callable[[], float],
     ) -> None:
@@ -97,7 +103,8 @@ class _Desk:
         self._now_s = now_s
         self._steady_s = steady_s
         self._id = f"{os.getpid()}-{uuid4().hex[:8]}"
-        self._files = BoardFiles(folder, meter.name)
+        self._find_folder = find_folder
+        self._files = BoardFiles(find_folder(), meter.name)
         self._life = self._files.life(self._id)
         self._board = Board(meter.method)  # as on disk when we last looked
         self._work_j = 0.0  # as noted by our books
@@ -109,6 +116,7 @@ class _Desk:
         self._seen = (0, 0.0)  # newest division, and our own counter when we first saw it
         self._resets = 0  # those that we have told
         self._since_total_j = 0.0
+        self._kept_out_s: float | None = None  # since when somebody keeps the board locked
 
     def note_work(self, joules: float) -> None:
         """The step model's joules of this process so far."""
@@ -137,7 +145,7 @@ class _Desk:
             if self._age_s() < DIVISION_PERIOD_S:
                 return self._last
             return self._at_board(raw)
-        except OSError:
+        except (OSError, GreenError):
             return None
 
     def leave(self) -> None:
@@ -210,8 +218,27 @@ class _Desk:
         return self._answer(raw.at_s, self._board.seats[self._id].given_j + moved_j, None)
 
     def _at_board(self, raw: MeterReading | None) -> MeterReading | None:
+        if not self._files.lock.path.parent.is_dir():  # swept away, maybe with all that held it
+            self._files = BoardFiles(self._find_folder(), self._meter.name)
         if not self._files.lock.acquire(wait_s=_READ_WAIT_S):
-            return self._last
+            return self._kept_out()
+        self._kept_out_s = None
+        try:
+            self._show_life()
+            board = self._visit(raw)
+        finally:
+            self._files.lock.release()
+        if board.counter_j is None:
+            return None
+        at_s = self._now_s() - (self._steady_s() - board.at_s)
+        stands = raw is None or raw.at_s - at_s > 2.0 * PATIENCE_S
+        if stands and self._age_s() > 2.0 * PATIENCE_S:
+            return None  # nobody has a counter that moves
+        return self._answer(at_s, board.seats[self._id].given_j, self._method)
+
+    def _visit(self, raw: MeterReading | None) -> Board:
+        """Note our work and divide if that is due; answers the board as it is then."""
+        before = vars(self).copy()
         try:
             board = self._files.load()
             if board is None or self._id not in board.seats:
@@ -226,15 +253,25 @@ class _Desk:
             if raw is not None:
                 self._divide_if_due(board, raw, was_alone)
             self._store(board)
-        finally:
-            self._files.lock.release()
-        if board.counter_j is None:
-            return None
-        at_s = self._now_s() - (self._steady_s() - board.at_s)
-        stands = raw is None or raw.at_s - at_s > 2.0 * PATIENCE_S
-        if stands and self._age_s() > 2.0 * PATIENCE_S:
-            return None  # nobody has a counter that moves
-        return self._answer(at_s, board.seats[self._id].given_j, self._method)
+        except OSError:
+            vars(self).update(before)  # nobody else has seen it, so it did not happen
+            raise
+        return board
+
+    def _show_life(self) -> None:
+        """Old files are swept away: without ours, others would take us for dead."""
+        life = self._files.life(self._id)
+        if not life.path.exists():
+            self._life.release()
+            self._life = life
+            life.acquire()
+
+    def _kept_out(self) -> MeterReading | None:
+        """What to answer while the board is locked: who holds it may have been stopped for good."""
+        now_s = self._steady_s()
+        if self._kept_out_s is None:
+            self._kept_out_s = now_s
+        return self._last if now_s - self._kept_out_s <= _STALE_S else None
 
     def _sit_again(self, board: Board | None, raw: MeterReading | None) -> Board:
         """Our seat was lost (a cleaned folder): begin anew, and say that it is a gap."""

@@ -56,7 +56,7 @@ class CounterTrack:
 
     def observe(self, now_s: float, reading: MeterReading | None) -> Stretch | None:
         """The stretch that ``reading`` ends, or ``None`` while the counter has not moved."""
-        if reading is None or not math.isfinite(reading.energy_j):
+        if reading is None or not self._is_usable(now_s, reading):
             return self._waiting(now_s, None)
         base = self._base
         if base is None:
@@ -81,6 +81,13 @@ class CounterTrack:
     def close(self, now_s: float) -> Stretch | None:
         """The tail that the counter has not seen: left to the model."""
         return self._stretch(now_s, None, self._model_method)
+
+    def _is_usable(self, now_s: float, reading: MeterReading) -> bool:
+        if not (math.isfinite(reading.energy_j) and math.isfinite(reading.at_s)):
+            return False
+        # Counting from a reading older than what is settled would pay for that time twice.
+        is_late = self._base is None and reading.at_s < self._edge_s
+        return not is_late and reading.at_s - now_s <= self._max_gap_s
 
     def _waiting(self, at_s: float, base: MeterReading | None) -> Stretch | None:
         """Nothing new; after ``max_gap_s`` the time is given up to the model."""

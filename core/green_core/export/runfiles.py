@@ -6,6 +6,8 @@ import os
 import re
 from pathlib import Path
 
+from green_core.procfs import stat_fields
+
 _NAME = re.compile(r"\.?metrics-(?P<index>\d+)-(?P<pid>\d+)\.prom(\.tmp)?")
 _HEADER = re.compile(rb"# greenserve pid=(\d+) start=(\d+)\n")
 
@@ -62,10 +64,5 @@ def _exists(pid: int) -> bool:
 
 def _start_ticks(pid: int) -> int | None:
     """Start time of a running process in clock ticks since boot; ``None`` for none or a zombie."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return None
-    # The command name in parentheses may itself hold spaces and parentheses.
-    fields = stat[stat.rfind(b")") + 2 :].split()
-    return None if fields[0] in {b"Z", b"X"} else int(fields[19])
+    fields = stat_fields(pid)
+    return int(fields[19]) if fields and fields[0] not in {b"Z", b"X"} else None

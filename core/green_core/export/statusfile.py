@@ -93,11 +93,12 @@ def _sum(loads: list[LoadFacts]) -> LoadFacts:
     sums = {
         name: sum(getattr(load, name) for load in loads)
         for name in LoadFacts.__struct_fields__
-        if name not in {"since_s", "until_s", "mean_running"}
+        if name not in {"since_s", "until_s", "mean_running", "last_step_s"}
     }
     return LoadFacts(
         since_s=min(load.since_s for load in loads),
         until_s=max(load.until_s for load in loads),
+        last_step_s=max(load.last_step_s for load in loads),
         mean_running=weighted / busy_s if busy_s else 0.0,
         **sums,
     )

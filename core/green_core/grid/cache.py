@@ -13,6 +13,7 @@ import logging
 import os
 import stat
 import tempfile
+import time
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,13 +21,15 @@ import msgspec
 
 from green_core.config import CarbonConfig
 from green_core.errors import SignalUnavailable
-from green_core.grid.slots import checked
+from green_core.grid.slots import KEEP_S, checked
 from green_core.grid.source import Snapshot
 from green_core.locks import runtime_folder
 
 logger = logging.getLogger("greenserve")
 
 T = TypeVar("T")
+MAX_BYTES = 16 * 1024 * 1024  # more is none of ours
+ABANDONED_S = KEEP_S + 86_400.0  # nothing in a file that old is of use
 FORM = "v1"  # part of every key: another form of the files is another name
 
 
@@ -62,9 +65,11 @@ def question_key(carbon: CarbonConfig, token: str) -> str:
         carbon.allow_synthetic,
         carbon.forecast,
         carbon.forecast_hours,
+        carbon.poll_s,
+        os.getuid(),  # a folder may be shared, a file is of one user
         hashlib.sha256(token.encode()).hexdigest(),
     )
-    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:24]
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:24]
 
 
 def cache_folder(carbon: CarbonConfig) -> Path:
@@ -132,22 +137,37 @@ class Cache:
         Raises ``OSError``.
         """
         if snapshot is not None:
+            self._sweep()
             self._replace(self._snapshot, snapshot)
         self._replace(self._state, state)
 
     def _newer(self, path: Path, form: type[T]) -> T | None:
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
-            with open(os.open(path, flags), "rb") as file:
-                status = os.fstat(file.fileno())
-                if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid():
-                    return None
-                if self._seen.get(path) == _stamp(status):
-                    return None
-                self._seen[path] = _stamp(status)
-                return msgspec.json.decode(file.read(), type=form)
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+            descriptor = os.open(path, flags)
+        except OSError:
             return None
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid():
+                return None
+            if self._seen.get(path) == _stamp(status) or status.st_size > MAX_BYTES:
+                return None
+            self._seen[path] = _stamp(status)
+            with open(descriptor, "rb", closefd=False) as file:
+                return msgspec.json.decode(file.read(), type=form)
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+        finally:
+            os.close(descriptor)
+
+    def _sweep(self) -> None:
+        """Remove what nobody uses any more: answers to old questions, and torn writes."""
+        with contextlib.suppress(OSError):
+            for pattern in ("carbon-*.json", ".carbon-*.json-*"):
+                for path in self.folder.glob(pattern):
+                    if time.time() - path.lstat().st_mtime > ABANDONED_S:
+                        path.unlink()
 
     def _replace(self, path: Path, value: msgspec.Struct) -> None:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import os
 import random
 import threading
@@ -20,7 +21,7 @@ from green_core.errors import GreenError, SignalUnavailable
 from green_core.faults import Faults
 from green_core.grid.cache import Cache, PollState
 from green_core.grid.signal import SignalListener
-from green_core.grid.slots import checked, merged
+from green_core.grid.slots import checked, merged, one_line
 from green_core.grid.source import Snapshot, Source
 from green_core.locks import FileLock, runtime_folder
 
@@ -33,9 +34,12 @@ PERMANENT_PAUSE_S = 1_800.0
 REPEAT_S = 60.0  # a new process asks again after a permanent failure that is this old
 CLOCK_SLACK_S = 60.0  # what is written further in the future was written by another clock
 GRACE_S = 2.0  # what the asking process gets beyond the due time
-LATEST_LOOK_S = 60.0  # between looks for an answer that is overdue
+LATEST_LOOK_S = 60.0  # between looks: for an overdue answer, or whether the clock was set
+PATIENCE_S = 300.0  # with an elected process that neither ends nor asks, stopped say
+MOST_QUESTIONS = 6  # of one round, logins included
 OPENING_LOOK_S = 0.1  # the same while a process starts
 CLOSE_S = 1.5
+LONGEST_PROBLEM = 2_000  # characters
 
 
 class Poller:
@@ -66,11 +70,13 @@ class Poller:
         scope = hashlib.sha256(cache.scope.encode()).hexdigest()[:24]
         self._lock_name = f"carbon-{scope}.lock"
         self._lock = FileLock(runtime_folder() / self._lock_name)
+        self._deputy = FileLock(runtime_folder() / f"carbon-{scope}.deputy.lock")
         self._faults = Faults()
         self._snapshot: Snapshot | None = None
         self._state: PollState | None = None
         self._asked = False  # whether this process has asked since it started
         self._overdue = 0
+        self._waits_since_s = math.inf  # when the answer of the elected process became overdue
         self._logged: set[str] = set()
         self._opened, self._closing = threading.Event(), threading.Event()
         self._pid = os.getpid()
@@ -112,7 +118,16 @@ class Poller:
         if elected:
             self._overdue = 0
             return due_in_s if due_in_s > 0 else self._ask()
-        self._overdue = 0 if due_in_s > 0 else min(self._overdue + 1, 30)
+        if due_in_s > 0:
+            self._overdue, self._waits_since_s = 0, math.inf
+        else:
+            self._overdue = min(self._overdue + 1, 30)
+            self._waits_since_s = min(self._waits_since_s, self._clock.now())
+            if self._is_deputy():
+                try:
+                    return self._ask()
+                finally:
+                    self._deputy.release()
         grace_s = min(GRACE_S, self.period_s / 10)
         return due_in_s + min(grace_s * 2.0**self._overdue, LATEST_LOOK_S)
 
@@ -132,7 +147,8 @@ class Poller:
                 else:
                     self._log_failure()
                     self._opened.set()
-            self._closing.wait(pause_s)
+            # No longer: this wait does not notice that the machine was suspended.
+            self._closing.wait(min(pause_s, LATEST_LOOK_S))
         self._end()
 
     def _end(self) -> None:
@@ -153,6 +169,16 @@ class Poller:
             return self._lock.acquire()
         except (OSError, GreenError):
             return True  # nobody can be agreed with; a few questions too many do no harm
+
+    def _is_deputy(self) -> bool:
+        """Whether this process asks for once, because the elected one does not (FIELD G1)."""
+        patience_s = PATIENCE_S + MOST_QUESTIONS * self._carbon.timeout_s
+        if self._clock.now() - self._waits_since_s < patience_s:
+            return False
+        try:
+            return self._deputy.acquire()
+        except OSError:
+            return False
 
     def _look(self) -> None:
         """Take what another process wrote since the last look."""
@@ -185,18 +211,22 @@ class Poller:
 
     def _ask(self) -> float:
         """One round of questions; answers the pause after it."""
-        self._asked = True
+        self._asked, before = True, self._snapshot
         try:
             answer = checked(self._source.fetch(self._wall_s()), self._carbon)
+            if self._closing.is_set():
+                return 0.0
+            self._look()
+            if self._has_newer(answer, before):
+                return 0.0
+            kept_s = self._carbon.stale_after_s
+            snapshot = merged(self._snapshot, answer, keep_forecast_s=kept_s)
         except SignalUnavailable as error:
             return self._failed(error)
         except Exception as error:  # its words may hold anything
             what = f"{self._carbon.source}: its reader failed ({type(error).__name__})"
             logger.debug("greenserve: %s", what, exc_info=True)
             return self._failed(SignalUnavailable(what, reason="malformed"))
-        if self._closing.is_set():
-            return 0.0
-        snapshot = merged(self._snapshot, answer)
         pause_s = self.period_s * random.uniform(1.0, 1.1)
         at_s = self._wall_s()
         self._write(PollState(at_s, at_s + pause_s), snapshot)
@@ -205,13 +235,22 @@ class Poller:
         self._tell(lambda listener: listener.signal_fetched())
         return pause_s
 
+    def _has_newer(self, answer: Snapshot, before: Snapshot | None) -> bool:
+        """Whether another process heard something newer while this one was stopped."""
+        known = self._snapshot
+        if known is None or known is before:
+            return False
+        return answer.fetched_at_s < known.fetched_at_s <= self._wall_s() + CLOCK_SLACK_S
+
     def _failed(self, error: SignalUnavailable) -> float:
         if self._closing.is_set():
             return 0.0
+        words = one_line(str(error), LONGEST_PROBLEM)
+        error = SignalUnavailable(words, reason=error.reason, retry_after_s=error.retry_after_s)
         failures = self._state.failures + 1 if self._state else 1
         pause_s = self._pause_s(error, failures)
-        at_s, problem = self._wall_s(), " ".join(str(error).split())
-        self._write(PollState(at_s, at_s + pause_s, failures, error.reason, problem))
+        at_s = self._wall_s()
+        self._write(PollState(at_s, at_s + pause_s, failures, error.reason, words))
         if self._opened.is_set():
             self._log_failure()
         self._tell(lambda listener: listener.signal_failed(error))

@@ -10,11 +10,14 @@ from msgspec.structs import replace
 
 from green_core.config import CarbonConfig
 from green_core.errors import SignalUnavailable
+from green_core.export.text import printable
 from green_core.grid.source import Slot, Snapshot
 
 KEEP_S = 8 * 86_400.0  # a week for patterns, and a day for what comes late
 FINE_S = 3_600.0  # how long slots are kept as they came
-COARSE_S = 300.0  # what shorter ones are averaged to after that
+COARSE_S = 300.0  # what shorter ones are averaged to after that, and in a forecast
+MOST_G_PER_KWH = 5_000.0  # several times what any plant emits
+LONGEST_TEXT = 500  # of a service's name or zone, which become labels
 SHORTEST_S = 0.001
 LATEST_S = 253_402_300_800.0  # the year 10000
 
@@ -22,8 +25,9 @@ LATEST_S = 253_402_300_800.0  # the year 10000
 def checked(snapshot: Snapshot, carbon: CarbonConfig) -> Snapshot:
     """The snapshot itself, if it can be used for ``carbon``.
 
-    Raises ``SignalUnavailable``: no slot ("empty"), slots that are not ordered, finite and at
-    least 0 ("malformed"), another kind or basis than configured ("kind", FIELD G12).
+    Raises ``SignalUnavailable``: no slot ("empty"), slots that are not ordered or whose values are
+    not within 0 and ``MOST_G_PER_KWH`` ("malformed"), another kind or basis than configured
+    ("kind", FIELD G12).
     """
     if snapshot.kind != carbon.kind:
         raise SignalUnavailable(
@@ -50,7 +54,7 @@ def checked(snapshot: Snapshot, carbon: CarbonConfig) -> Snapshot:
         for slot in slots:
             value = slot.intensity_g_per_kwh
             in_time = 0 <= slot.start_s <= slot.end_s - SHORTEST_S <= LATEST_S
-            if not (in_time and math.isfinite(value) and value >= 0):
+            if not (in_time and 0 <= value <= MOST_G_PER_KWH):
                 raise SignalUnavailable(
                     f"{snapshot.source} gave a value that is none: {value} g/kWh from "
                     f"{slot.start_s} to {slot.end_s}",
@@ -88,21 +92,36 @@ def overlay(under: Sequence[Slot], over: Sequence[Slot]) -> tuple[Slot, ...]:
     return tuple(result)
 
 
-def merged(earlier: Snapshot | None, newer: Snapshot) -> Snapshot:
+def merged(earlier: Snapshot | None, newer: Snapshot, *, keep_forecast_s: float = 0.0) -> Snapshot:
     """``newer`` with the history of ``earlier`` added, where both speak of the same thing.
 
     A measured value counts before an estimate, then the newer before the earlier. What ended
     ``KEEP_S`` ago is dropped; so is what, by the clock of ``newer``, has not begun: a clock that
     was set back leaves such slots behind.
+
+    Where ``newer`` brought no forecast, that of ``earlier`` stays while it is younger than
+    ``keep_forecast_s``; what has begun of it is an estimate. Raises ``SignalUnavailable``
+    ("empty") when nothing is left.
     """
     now_s = newer.fetched_at_s
+    newer = replace(newer, source=one_line(newer.source), zone=one_line(newer.zone))
     old: Sequence[Slot] = ()
+    forecast, heard_s = newer.forecast, newer.forecast_at_s
+    begun: Sequence[Slot] = ()
     if earlier is not None and (earlier.kind, earlier.basis, earlier.zone) == (
         newer.kind,
         newer.basis,
         newer.zone,
     ):
         old = [slot for slot in earlier.history if slot.start_s <= now_s]
+        said_s = earlier.fetched_at_s if earlier.forecast_at_s is None else earlier.forecast_at_s
+        if not forecast and earlier.forecast and 0 <= now_s - said_s < keep_forecast_s:
+            begun = [
+                replace(slot, is_estimate=True)
+                for slot in earlier.forecast
+                if slot.start_s <= now_s
+            ]
+            forecast, heard_s = earlier.forecast[len(begun) :], said_s
     estimates = overlay(
         [slot for slot in old if slot.is_estimate],
         [slot for slot in newer.history if slot.is_estimate],
@@ -111,8 +130,18 @@ def merged(earlier: Snapshot | None, newer: Snapshot) -> Snapshot:
         [slot for slot in old if not slot.is_estimate],
         [slot for slot in newer.history if not slot.is_estimate],
     )
-    kept = [slot for slot in overlay(estimates, measured) if slot.end_s > now_s - KEEP_S]
-    return replace(newer, history=_thinned(kept, now_s - FINE_S))
+    known = overlay(begun, overlay(estimates, measured))
+    kept = [slot for slot in known if slot.end_s > now_s - KEEP_S]
+    if not kept and not forecast:
+        raise SignalUnavailable(
+            f"{newer.source} gave no value of the last {KEEP_S / 86_400:g} days", reason="empty"
+        )
+    return replace(
+        newer,
+        history=_thinned(kept, now_s - FINE_S),
+        forecast=_thinned(forecast, math.inf),
+        forecast_at_s=heard_s,
+    )
 
 
 def _thinned(slots: Sequence[Slot], before_s: float) -> tuple[Slot, ...]:
@@ -137,6 +166,11 @@ def _thinned(slots: Sequence[Slot], before_s: float) -> tuple[Slot, ...]:
             result.append(slot)
         bin_at = slot_bin
     return tuple(result)
+
+
+def one_line(text: str, longest: int = LONGEST_TEXT) -> str:
+    """A service's words, fit for logs, labels and JSON: printable and of bounded length."""
+    return printable(" ".join(text.split()))[:longest]
 
 
 def typical_length_s(slots: Iterable[Slot], otherwise_s: float) -> float:

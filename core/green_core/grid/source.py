@@ -26,7 +26,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     """All that one round of questions brought; what the disk cache holds.
 
     ``history`` are past and present slots, ``forecast`` coming ones, each in order of time and
-    without overlap; gaps are left out, never filled. ``fetched_at_s`` is wall time.
+    without overlap; gaps are left out, never filled. ``fetched_at_s`` is wall time, and so is
+    ``forecast_at_s``: when the forecast was got, where that was in an earlier round.
     ``renewable_ratio`` (0..1) is that of the present, where the service tells. ``licence`` says
     under which terms the data may be used.
     """
@@ -40,6 +41,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     history: tuple[Slot, ...]
     forecast: tuple[Slot, ...] = ()
     renewable_ratio: float | None = None
+    forecast_at_s: float | None = None
 
 
 class Source(Protocol):

@@ -58,6 +58,7 @@ class Timeline:
         self._heard_s = heard_s
         self._known = _moved(snapshot.history, offset_s)
         self._known_s = [slot.start_s for slot in self._known]
+        self._ends_s = [slot.end_s for slot in self._known]
         self._values = [slot.intensity_g_per_kwh for slot in self._known]
         coming = _moved(snapshot.forecast, offset_s, is_estimate=True)
         self._slots = overlay(coming, self._known)
@@ -185,6 +186,7 @@ class Timeline:
             start_s=start_s,
             horizon_s=horizon_s,
             step_s=self._step_s,
+            ends_s=self._ends_s,
         )
         points = tuple(ForecastPoint(at_s, value) for at_s, value in expected)
         return points, horizon_s if points else 0.0

@@ -24,6 +24,11 @@ class PowerLever(Protocol):
         ...
 
     @property
+    def set_w(self) -> float | None:
+        """The least power limit that is in force and ours, in W; ``None``: none is."""
+        ...
+
+    @property
     def failures(self) -> int:
         """How often setting a limit failed."""
         ...
@@ -51,6 +56,7 @@ class InertLever:
     def __init__(self, problem: str) -> None:
         self.problem = problem
         self.limit_w: float | None = None
+        self.set_w: float | None = None
         self.failures = 0
 
     def apply(self, target: PowerTarget) -> None:

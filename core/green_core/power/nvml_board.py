@@ -38,6 +38,11 @@ class NvmlBoard:
         """Whether something of ours may be in force."""
         return bool(self._set_mw) or self._locked_mhz is not None
 
+    @property
+    def set_w(self) -> float | None:
+        """The power limit that is set and ours; ``None``: none is."""
+        return self._set_mw[-1] * 1e-3 if self._set_mw else None
+
     def probe(self) -> None:
         """Repair what a killed process left, then set the present limit: that changes nothing and
         shows whether this process may set limits at all (FIELD E14).
@@ -69,15 +74,20 @@ class NvmlBoard:
         if self.clocks_mhz and target.clock_mhz != self._locked_mhz:
             self._apply_clock(target.clock_mhz)
 
-    def restore(self) -> None:
-        """Take back what is still ours (FIELD E15). The record stays where that fails."""
+    def restore(self) -> bool:
+        """Take back what is still ours (FIELD E15), and answer whether nobody had changed it. The
+        record stays where that fails.
+        """
+        was_ours = True
         if self._set_mw and self.found_mw is not None:
-            if self._is_ours():
+            was_ours = self._is_ours()
+            if was_ours:
                 self._nvml.nvmlDeviceSetPowerManagementLimit(self._handle(), self.found_mw)
             self._set_mw = ()
         if self._locked_mhz is not None:
             self._apply_clock(None)
         self._save()
+        return was_ours
 
     def _apply_limit(self, limit_w: float | None) -> None:
         nvml, handle = self._nvml, self._handle()

@@ -34,6 +34,10 @@ from green_core.values import EngineInfo, PowerTarget
 logger = logging.getLogger("greenserve")
 
 _ONLY_MEASURED = "power policies are only measured"
+_OVERRULED = (
+    "the power limit was changed by somebody else, or undone by a reload of the driver, and that "
+    "stands. Restart the engine, or change its configuration, to let the policy set limits again"
+)
 _OTHERS = ("cpu", "amd", "intel", "gaudi")
 
 
@@ -128,6 +132,11 @@ class NvmlLever:
         found = [board.found_mw for board, _ in self._held if board.found_mw is not None]
         return min(found) * 1e-3 if found else None
 
+    @property
+    def set_w(self) -> float | None:
+        """The least of the limits that are set and ours."""
+        return min((board.set_w for board, _ in self._held if board.set_w), default=None)
+
     def apply(self, target: PowerTarget) -> None:
         """Set limits on every board. The first failure takes all back and ends it for good."""
         if self.problem or self._pid != os.getpid():
@@ -137,10 +146,7 @@ class NvmlLever:
                 for board, _ in self._held:
                     board.apply(target)
         except OperatorChanged:
-            self._give_up(
-                "the power limit was changed by somebody else, or undone by a reload of the "
-                "driver, and that stands. Restart the engine to let the policy set limits again"
-            )
+            self._give_up(_OVERRULED)
         except (self._nvml.NVMLError, OSError) as error:
             self.failures += 1
             self._give_up(_refusal(self._nvml, error))
@@ -154,12 +160,13 @@ class NvmlLever:
         for board in changed:
             try:
                 with _opened(self._nvml):
-                    board.restore()
+                    was_ours = board.restore()
             except (self._nvml.NVMLError, OSError) as error:
                 self.failures += 1
-                if not self.problem:
-                    self.problem = _refusal(self._nvml, error)
-                    logger.warning("greenserve: power: %s", self.problem)
+                self._end(_refusal(self._nvml, error))
+            else:
+                if not was_ours:
+                    self._end(_OVERRULED)
 
     def close(self) -> None:
         """Restore, and give the locks back. A forked child leaves both to its parent."""
@@ -180,9 +187,13 @@ class NvmlLever:
         return f"{' and '.join(parts)} on {len(self._held)} device(s)"
 
     def _give_up(self, problem: str) -> None:
-        self.problem = problem
-        logger.warning("greenserve: power: %s", problem)
+        self._end(problem)
         self.restore()
+
+    def _end(self, problem: str) -> None:
+        if not self.problem:
+            self.problem = problem
+            logger.warning("greenserve: power: %s", problem)
 
 
 def _refusal(nvml: Any, error: Exception) -> str:

@@ -36,9 +36,8 @@ class PowerRun:
 
     @property
     def limit_w(self) -> float:
-        """The limit that the policy asks for; 0: none."""
-        target = self._steering.target if self._steering is not None else None
-        return (target.power_limit_w or 0.0) if target is not None else 0.0
+        """The limit that is set and ours; 0: none, the operator's own holds."""
+        return (self._steering.lever.set_w or 0.0) if self._steering is not None else 0.0
 
     def follow(self, manager: GreenManager) -> None:
         """Have the policy of ``manager`` steer, and no other: one process holds a board once."""

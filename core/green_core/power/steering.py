@@ -121,16 +121,17 @@ def build_steering(
 ) -> PowerSteering | None:
     """What the config asks for; ``None``: no power policy. In shadow the lever is inert.
 
-    Without a policy, limits that a killed process left are taken back all the same.
+    Where nothing will be steered, limits that a killed process left are taken back all the same.
 
     Raises ``ConfigError`` for a policy that cannot be had. Call after any fork.
     """
     policies = manager.config.policies
     policy = manager.policy("power") if policies.enabled else None
-    if policy is None:
-        repair(engine)
-        return None
     is_shadow = "power" in policies.shadow
+    if policy is None or is_shadow:
+        repair(engine)
+    if policy is None:
+        return None
     lever = InertLever("the policy runs in shadow (policies.shadow)") if is_shadow else None
     return PowerSteering(
         policy,

@@ -109,6 +109,14 @@ def test_policies_that_somebody_switched_off_are_said_and_no_problem(server, gre
     assert "switched off" in out
 
 
+def test_an_estimate_that_somebody_asked_for_is_no_problem(server, green):
+    wish = {"energy.meter": SettingFacts("model", "file /etc/green.toml")}
+    estimated = MeterFacts("estimated:model", problem='energy.meter = "model"')
+    server.show(status(meter=estimated, settings={**status().settings, **wish}))
+    code, out, _ = green("--live", server.url, "--seconds", "0")
+    assert code == 0, out
+
+
 def test_settings_show_their_origin_and_defaults_only_when_asked_for(server, green):
     settings = {
         "carbon.zone": SettingFacts("DE", "environment"),

@@ -25,7 +25,14 @@ def find(trap, now, earlier=None):
 
 
 def worker(pid=101, cpus=ALL, **environment):
+    """A worker that vLLM does not bind, as its readable variables say."""
+    environment = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", **environment}
     return process_facts(role="VLLM::Worker", pid=pid, cpus=cpus, environment=environment)
+
+
+def nameless(pid=101):
+    """A worker that has overwritten what ``/proc`` shows of its variables."""
+    return process_facts(role="VLLM::Worker", pid=pid, environment={})
 
 
 def served_by(*processes, **changes):
@@ -121,6 +128,20 @@ def test_threads_that_fit_their_cpus_are_no_trap(workers):
 
 def test_threads_are_not_judged_where_vllm_sets_them_for_workers_that_are_not_seen():
     assert isinstance(find("omp_threads", served_by()), NotChecked)
+
+
+def test_workers_that_hide_their_variables_have_those_of_the_engine():
+    told = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "64"}
+    server = cpu_status(processes=(process_facts(environment=told), nameless()))
+    assert "1 process(es) start 64 threads on 32 CPUs" in find("omp_threads", server).evidence
+    assert "VLLM::Worker 101 on nodes [0, 1]" in find("numa", server).evidence
+
+
+def test_workers_that_hide_what_vllm_set_for_them_are_not_judged():
+    told = process_facts(environment={"OMP_NUM_THREADS": "64"})  # which vLLM replaces
+    server = cpu_status(processes=(told, nameless(101), nameless(102)))
+    assert isinstance(find("omp_threads", server), NotChecked)
+    assert find("numa", server) is None
 
 
 def test_an_engine_on_a_gpu_may_have_any_number_of_threads():
@@ -265,6 +286,14 @@ def test_a_server_at_work_is_not_judged(now, then):
 def test_looks_too_close_or_at_another_process_are_not_judged(apart_s, process):
     """A pid may be used again: the start time tells the processes apart."""
     assert isinstance(find("idle_spin", *looks(1.0, apart_s=apart_s, **process)), NotChecked)
+
+
+def test_an_engine_that_was_at_work_a_moment_ago_is_not_judged():
+    """It looks for more work for a while, and may spin meanwhile."""
+    before = {"until_s": NOW_S - 5.0, "last_step_s": NOW_S - 6.0}
+    assert isinstance(find("idle_spin", *looks(1.0, then=before)), NotChecked)
+    before["last_step_s"] = NOW_S - 8.0
+    assert isinstance(find("idle_spin", *looks(1.0, then=before)), Finding)
 
 
 def test_one_look_cannot_see_a_spin():

@@ -167,6 +167,22 @@ def test_a_zone_that_fails_is_a_gap_and_recovers(scene):
     assert meter.read().energy_j == pytest.approx(4.0)
 
 
+def test_joules_whose_cpu_time_could_not_be_read_are_a_gap(scene):
+    """FIELD E17: they are not left out of the sum unseen."""
+    meter = scene.open()
+    stat = scene.proc.path / "stat"
+    text = stat.read_text()
+    stat.unlink()
+    scene.tree.add_j("package-0", 3.0)
+    scene.at_s += 1.0
+    assert meter.read() is None
+    stat.write_text(text)
+    scene.at_s += 1.0
+    assert meter.read().restarts
+    scene.at_s += 1.0
+    assert not meter.read().restarts
+
+
 def test_counters_for_root_only_are_unavailable_with_file_and_remedy(scene):
     """FIELD E2, E6: said, not counted as nothing."""
     scene.tree.forbid("package-0")

@@ -4,88 +4,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from green_core.energy.sharing import DIVISION_PERIOD_S, PATIENCE_S, share, shared_method
+from green_core.energy.sharing import DIVISION_PERIOD_S, PATIENCE_S, shared_method
 from green_core.energy.track import CounterTrack
 from green_core.errors import MeterUnavailable
-from green_core.values import Meter, MeterReading
-
-METHOD = "measured:nvml-counter"
-
-
-class Device:
-    """A counter in exact joules, and the clock."""
-
-    def __init__(self, counter_j=1000.0):
-        self.at_s = 100.0
-        self.counter_j = counter_j
-        self.is_away = False
-
-    def run(self, seconds, watts=0.0):
-        self.at_s += seconds
-        self.counter_j += seconds * watts
-
-
-class Engine:
-    """A process at the device: what it worked and what it was told."""
-
-    def __init__(self, device, folder, *, absolute=True, method=METHOD):
-        self.device = device
-        self.start_j = 0.0 if absolute else device.counter_j
-        self.behind_j = 0.0  # what this process does not see yet of the counter
-        self.work_j = 0.0
-        self.closed = False
-        self.meter = share(
-            Meter("GPU-1", method, 0.1, self._raw, self._close, is_absolute=absolute),
-            folder=folder,
-            now_s=lambda: device.at_s,
-            steady_s=lambda: device.at_s,
-        )
-        self.first_j = None
-        self.last = None
-
-    def _raw(self):
-        if self.device.is_away:
-            return None
-        return MeterReading(self.device.at_s, self.device.counter_j - self.start_j - self.behind_j)
-
-    def _close(self):
-        self.closed = True
-
-    def work(self, joules):
-        self.work_j += joules
-
-    def read(self):
-        self.meter.note_work(self.work_j)
-        reading = self.meter.read()
-        if reading is not None:
-            self.last = reading
-            self.first_j = reading.energy_j if self.first_j is None else self.first_j
-        return reading
-
-    @property
-    def got_j(self):
-        return self.last.energy_j - self.first_j
-
-    def killed(self):
-        self.meter.read.__self__._life.release()  # what the kernel does
+from green_core.testing.sharing import METHOD, SharedDevice, SharingEngine, settle
+from green_core.values import MeterReading
 
 
 @pytest.fixture
 def device():
-    return Device()
-
-
-def settle(device, *engines):
-    """Time passes without energy until everything is divided."""
-    for _ in range(8):
-        device.run(PATIENCE_S / 5)
-        for engine in engines:
-            engine.read()
+    return SharedDevice()
 
 
 def test_a_process_alone_sees_the_counter_itself(device, tmp_path):
     """FIELD E8, E12: at once, at the counter's own instants and with its method."""
-    only = Engine(device, tmp_path)
+    only = SharingEngine(device, tmp_path)
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     for _ in range(20):
         device.run(0.05, watts=300.0)
@@ -99,7 +32,7 @@ def test_a_process_alone_sees_the_counter_itself(device, tmp_path):
 @pytest.mark.parametrize("absolute", [True, False])
 def test_a_device_is_divided_by_the_work_of_each(device, tmp_path, absolute):
     """FIELD E8: shares follow the work and add up to the counter."""
-    one, two = (Engine(device, tmp_path, absolute=absolute) for _ in range(2))
+    one, two = (SharingEngine(device, tmp_path, absolute=absolute) for _ in range(2))
     one.read(), two.read()
     start_j = device.counter_j
     for _ in range(100):
@@ -115,7 +48,7 @@ def test_a_device_is_divided_by_the_work_of_each(device, tmp_path, absolute):
 
 
 def test_a_device_nobody_works_on_is_divided_equally(device, tmp_path):
-    engines = [Engine(device, tmp_path) for _ in range(4)]
+    engines = [SharingEngine(device, tmp_path) for _ in range(4)]
     for engine in engines:
         engine.read()
     for _ in range(8):
@@ -127,12 +60,12 @@ def test_a_device_nobody_works_on_is_divided_equally(device, tmp_path):
 
 @pytest.mark.parametrize("absolute", [True, False])
 def test_who_joins_gets_nothing_of_the_time_before(device, tmp_path, absolute):
-    one = Engine(device, tmp_path, absolute=absolute)
+    one = SharingEngine(device, tmp_path, absolute=absolute)
     one.read()
     device.run(50.0, watts=100.0)
     one.work(5000.0)
     one.read()
-    two = Engine(device, tmp_path, absolute=absolute)
+    two = SharingEngine(device, tmp_path, absolute=absolute)
     two.read()
     settle(device, two, one)
     assert (one.got_j, two.got_j) == (pytest.approx(5000.0), pytest.approx(0.0))
@@ -143,10 +76,10 @@ def test_who_joins_gets_nothing_of_the_time_before(device, tmp_path, absolute):
 
 
 def test_work_done_alone_is_not_paid_for_again(device, tmp_path):
-    one = Engine(device, tmp_path)
+    one = SharingEngine(device, tmp_path)
     one.work(1e9)
     one.read()
-    two = Engine(device, tmp_path)
+    two = SharingEngine(device, tmp_path)
     one.read(), two.read()
     for _ in range(50):
         device.run(0.1, watts=100.0)
@@ -164,7 +97,7 @@ def test_who_stays_alone_gets_everything_again(device, tmp_path, absolute, first
     engines = []
     for _ in range(2):  # sums of samples begin at different times
         device.run(5.0, watts=100.0)
-        engines.append(Engine(device, tmp_path, absolute=absolute))
+        engines.append(SharingEngine(device, tmp_path, absolute=absolute))
         engines[-1].read()
     device.run(1.0, watts=100.0)
     for engine in engines:
@@ -189,7 +122,7 @@ def test_who_stays_alone_gets_everything_again(device, tmp_path, absolute, first
 
 def test_the_share_of_a_killed_process_is_nobody_elses(device, tmp_path):
     """FIELD E8."""
-    one, two = (Engine(device, tmp_path) for _ in range(2))
+    one, two = (SharingEngine(device, tmp_path) for _ in range(2))
     one.read(), two.read()
     device.run(1.0, watts=100.0)
     one.work(1.0), two.work(3.0)
@@ -201,7 +134,7 @@ def test_the_share_of_a_killed_process_is_nobody_elses(device, tmp_path):
 
 
 def test_a_process_at_work_is_waited_for_but_not_for_long(device, tmp_path):
-    one, two = (Engine(device, tmp_path) for _ in range(2))
+    one, two = (SharingEngine(device, tmp_path) for _ in range(2))
     one.read(), two.read()
     device.run(1.0, watts=100.0)
     one.work(1.0), two.work(1.0)
@@ -222,7 +155,7 @@ def test_a_process_at_work_is_waited_for_but_not_for_long(device, tmp_path):
 
 def test_a_counter_that_begins_anew_is_a_gap_for_all_and_adds_up_after(device, tmp_path):
     """FIELD E1, E17."""
-    engines = [Engine(device, tmp_path) for _ in range(3)]
+    engines = [SharingEngine(device, tmp_path) for _ in range(3)]
     for engine in engines:
         engine.read()
     device.run(1.0, watts=100.0)
@@ -242,13 +175,13 @@ def test_a_counter_that_begins_anew_is_a_gap_for_all_and_adds_up_after(device, t
 
 def test_a_process_that_sees_an_older_state_of_the_counter_makes_nobody_fall(device, tmp_path):
     """FIELD E1: two exporters' pages are never of the same age."""
-    one = Engine(device, tmp_path)
+    one = SharingEngine(device, tmp_path)
     one.read()
     device.run(1.0, watts=100.0)
     one.read()
     device.run(0.1, watts=100.0)
     device.counter_j -= 30.0  # the page that two fetches is an older one
-    two = Engine(device, tmp_path)
+    two = SharingEngine(device, tmp_path)
     device.counter_j += 30.0
     told = [one.last.energy_j]
     for _ in range(20):
@@ -266,7 +199,7 @@ def test_a_process_that_sees_an_older_state_of_the_counter_makes_nobody_fall(dev
 
 def test_alone_a_counter_that_begins_anew_is_a_gap(device, tmp_path):
     """FIELD E17."""
-    only = Engine(device, tmp_path)
+    only = SharingEngine(device, tmp_path)
     only.read()
     device.run(10.0, watts=100.0)
     only.read()
@@ -281,7 +214,7 @@ def test_alone_a_counter_that_begins_anew_is_a_gap(device, tmp_path):
 
 def test_a_device_that_cannot_be_read_is_a_gap(device, tmp_path):
     """FIELD E2, E17."""
-    one, two = (Engine(device, tmp_path) for _ in range(2))
+    one, two = (SharingEngine(device, tmp_path) for _ in range(2))
     one.read(), two.read()
     device.is_away = True
     device.run(30.0, watts=100.0)
@@ -295,7 +228,7 @@ def test_a_device_that_cannot_be_read_is_a_gap(device, tmp_path):
 def test_a_counter_that_shows_late_is_counted_from_there(device, tmp_path):
     """FIELD E2: an exporter's page is dated by its first move only."""
     device.is_away = True
-    one, two = (Engine(device, tmp_path) for _ in range(2))
+    one, two = (SharingEngine(device, tmp_path) for _ in range(2))
     assert (one.read(), two.read()) == (None, None)
     device.is_away = False
     device.run(20.0, watts=100.0)
@@ -308,43 +241,19 @@ def test_a_counter_that_shows_late_is_counted_from_there(device, tmp_path):
     assert one.meter.rest_j() == pytest.approx(75.0)
 
 
-def test_a_board_that_was_swept_away_is_a_gap_and_sharing_goes_on(device, tmp_path):
-    one, two = (Engine(device, tmp_path) for _ in range(2))
-    one.read(), two.read()
-    for path in tmp_path.glob("*.json"):
-        path.unlink()
-    device.run(1.0, watts=100.0)
-    assert one.read().restarts
-    assert two.read().restarts
-    base = one.last.energy_j, two.last.energy_j
-    device.run(1.0, watts=100.0)
-    one.work(3.0), two.work(1.0)
-    settle(device, one, two)
-    assert one.last.energy_j - base[0] == pytest.approx(75.0)
-    assert two.last.energy_j - base[1] == pytest.approx(25.0)
-
-
 def test_another_kind_of_meter_on_the_same_device_is_refused(device, tmp_path):
     """FIELD E13: counters and samples of one device are never added up."""
-    first = Engine(device, tmp_path)
+    first = SharingEngine(device, tmp_path)
     with pytest.raises(MeterUnavailable, match=rf"process {os.getpid()} as .*nvml-counter") as it:
-        Engine(device, tmp_path, method="measured:dcgm-counter")
+        SharingEngine(device, tmp_path, method="measured:dcgm-counter")
     assert 'energy.meter = "model"' in str(it.value)
     first.meter.close()
-    Engine(device, tmp_path, method="measured:dcgm-counter").meter.close()
-
-
-def test_a_folder_that_cannot_be_used_is_said_and_the_meter_is_closed(device, tmp_path):
-    closed = []
-    meter = Meter("GPU-1", METHOD, 0.1, lambda: None, lambda: closed.append(True))
-    with pytest.raises(MeterUnavailable, match="XDG_RUNTIME_DIR"):
-        share(meter, folder=tmp_path / "absent")
-    assert closed == [True]
+    SharingEngine(device, tmp_path, method="measured:dcgm-counter").meter.close()
 
 
 def test_a_share_of_nothing_is_no_gap(device, tmp_path):
     """FIELD E12: a counter that stands still is given up, a share of 0 J is a fact."""
-    one, two = (Engine(device, tmp_path) for _ in range(2))
+    one, two = (SharingEngine(device, tmp_path) for _ in range(2))
     track = CounterTrack(
         method=METHOD,
         model_method="estimated:model",
@@ -388,10 +297,10 @@ def test_whatever_happens_shares_and_rest_add_up_to_the_counter(tmp_path_factory
     make up what was drawn between a division and the look at it of who takes over reading.
     """
     folder = tmp_path_factory.mktemp("shares")
-    device, living, since_j, ever = Device(), {}, {}, []
+    device, living, since_j, ever = SharedDevice(), {}, {}, []
 
     def join(number):
-        living[number] = Engine(device, folder, absolute=absolute)
+        living[number] = SharingEngine(device, folder, absolute=absolute)
         living[number].read()
         since_j[number] = device.counter_j
         ever.append(living[number])

@@ -70,6 +70,28 @@ def test_long_silence_is_one_gap_and_ends_with_a_new_baseline():
     assert track.gaps == 1
 
 
+def test_joules_of_a_gap_are_not_counted_again_from_a_reading_older_than_it():
+    """FIELD E17: a page that moves every 30 s shows, after an outage, where the counter was."""
+    track = make()
+    seen(track, 0.0, 0.0)
+    assert seen(track, 30.0, 9000.0).metered_j == 9000.0
+    for now_s in range(31, 56):  # gone, and priced by the model
+        track.observe(float(now_s), None)
+    old = MeterReading(30.0, 9000.0)
+    assert {track.observe(float(now_s), old).metered_j for now_s in range(56, 60)} == {None}
+    assert seen(track, 60.0, 18_000.0).metered_j is None
+    assert seen(track, 90.0, 27_000.0).metered_j == 9000.0
+    assert track.gaps == 1
+
+
+@pytest.mark.parametrize("at_s", [float("nan"), float("inf"), 3600.0])
+def test_a_reading_that_is_not_of_now_is_none(at_s):
+    track = make()
+    seen(track, 0.0, 0.0)
+    assert track.observe(1.0, MeterReading(at_s, 500.0)) is None
+    assert seen(track, 2.0, 300.0).metered_j == 300.0
+
+
 def test_a_counter_that_stands_still_is_given_up():
     track = make()
     for t in range(10):

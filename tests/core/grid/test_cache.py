@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from green_core.config import CarbonConfig
-from green_core.grid.cache import Cache, PollState, cache_folder, question_key
+from green_core.grid.cache import MAX_BYTES, Cache, PollState, cache_folder, question_key
 from green_core.grid.source import Slot, Snapshot
 
 CARBON = CarbonConfig(source="uk", zone="GB")
@@ -158,3 +158,47 @@ def test_another_token_is_another_cache_and_the_token_is_not_in_its_name(folder)
     assert "secret" not in key
     cache(key=key).write(STATE, SAID)
     assert not any(b"secret" in path.read_bytes() for path in folder.iterdir())
+
+
+def test_what_is_no_file_of_ours_is_ignored_and_left_closed(folder):
+    cache().write(STATE, SAID)
+    path = folder / "carbon-key.json"
+    path.unlink()
+    path.mkdir()
+    reader = cache()
+    before = len(os.listdir("/proc/self/fd"))
+    assert [reader.newer_snapshot() for _ in range(3)] == [None] * 3
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("text", ['{"x":' + "[" * 100_000, " " * (MAX_BYTES + 1)])
+def test_a_cache_that_is_nested_or_huge_is_ignored(folder, text):
+    cache().write(STATE, SAID)
+    (folder / "carbon-key.json").write_text(text)
+    assert cache().newer_snapshot() is None
+
+
+def test_what_nobody_uses_any_more_is_removed(folder):
+    cache(key="old").write(STATE, SAID)
+    (folder / ".carbon-key.json-torn").touch()
+    (folder / "mine.json").touch()
+    for path in folder.iterdir():
+        os.utime(path, (0, 0))
+    cache().write(STATE, SAID)
+    assert {path.name for path in folder.iterdir()} == {
+        "carbon-key.json",
+        "carbon-key.state.json",
+        "mine.json",
+    }
+
+
+def test_users_and_periods_have_caches_of_their_own(monkeypatch):
+    mine = question_key(CARBON, "token")
+    assert question_key(msgspec.structs.replace(CARBON, poll_s=60.0), "token") != mine
+    monkeypatch.setattr(os, "getuid", lambda: 12345)
+    assert question_key(CARBON, "token") != mine
+
+
+def test_any_text_of_a_command_line_makes_a_question():
+    keys = {question_key(msgspec.structs.replace(CARBON, zone=z), "") for z in ("\udcff", "\xff")}
+    assert len(keys) == 2

@@ -322,3 +322,64 @@ def test_an_answer_that_cannot_be_used_is_refused_with_its_reason(said, reason):
         checked(said, CarbonConfig(source="uk", zone="GB", basis="lifecycle"))
     assert caught.value.reason == reason
     checked(snapshot(NOTHING), CarbonConfig(source="uk", zone="GB", basis="lifecycle"))
+
+
+def test_a_forecast_that_could_not_be_had_leaves_the_earlier_one_in_force():
+    """Each question of a round may fail for itself; what was said stays said."""
+    earlier = snapshot(hours(-1, 10, 20), hours(1, 30, 40, 50), T0)
+    newer = snapshot(hours(-1, 10, 21), (), T0 + 2.5 * HOUR)
+    both = merged(earlier, newer, keep_forecast_s=3 * HOUR)
+    assert both.forecast == hours(3, 50)
+    # What has begun of it is the best word on the present, and an estimate.
+    assert both.history == (*hours(-1, 10, 21), *hours(1, 30, 40, is_estimate=True))
+    assert both.forecast_at_s == T0
+    again = merged(both, snapshot(hours(2, 41), (), T0 + 2.9 * HOUR), keep_forecast_s=3 * HOUR)
+    assert again.forecast == hours(3, 50)
+    assert again.history[-1] == hours(2, 41)[0]
+
+
+def test_a_forecast_is_kept_no_longer_than_a_value_is_believed():
+    earlier = snapshot(hours(0, 20), hours(1, *range(20)), T0)
+    for n in range(1, 6):
+        earlier = merged(
+            earlier, snapshot(hours(n, 7), (), T0 + n * HOUR), keep_forecast_s=3 * HOUR
+        )
+        assert bool(earlier.forecast) == (n < 3)
+
+
+def test_a_newer_forecast_replaces_the_earlier_one_whole():
+    earlier = snapshot(hours(0, 20), hours(1, *range(20)), T0)
+    newer = snapshot(hours(0, 20), hours(1, 99), T0 + 60)
+    assert merged(earlier, newer, keep_forecast_s=HOUR).forecast == hours(1, 99)
+
+
+def test_a_forecast_by_the_second_does_not_cost_a_view_by_the_second():
+    seconds = tuple(Slot(T0 + n, T0 + n + 1, float(n % 10)) for n in range(86_400))
+    said = merged(None, snapshot(NOTHING, seconds, T0))
+    assert len(said.forecast) == 288
+    assert [slot.intensity_g_per_kwh for slot in said.forecast] == [pytest.approx(4.5)] * 288
+
+
+def test_persistence_takes_nothing_from_a_day_on_which_that_hour_is_not_known():
+    """A cache with a hole: what was before the hole is no word on the hours within."""
+    history = (*hours(-50, 400, 500), *hours(-26, 410), *hours(0, 100))
+    view = timeline(history, forecast="persistence", forecast_hours=24).view(T0)
+    expected = dict(zip(range(1, 25), values(view), strict=True))
+    assert expected[23] == 500  # two days before the hole at this hour of yesterday
+    assert expected[22] == 410
+    assert {expected[hour] for hour in range(1, 22)} == {100}
+
+
+@pytest.mark.parametrize("value", [5_001.0, 1e300])
+def test_a_value_that_no_plant_emits_is_refused(value):
+    with pytest.raises(SignalUnavailable) as caught:
+        checked(snapshot(hours(0, value)), CarbonConfig(source="uk", zone="GB"))
+    assert caught.value.reason == "malformed"
+
+
+def test_what_a_service_calls_itself_fits_on_a_label():
+    said = merged(None, snapshot(NOTHING, source="a\nb\x1b" + "c" * 10_000, zone="z\r" * 1_000))
+    assert said.source.isprintable()
+    assert said.zone.isprintable()
+    assert len(said.source) <= 500
+    assert len(said.zone) <= 500

@@ -21,6 +21,7 @@ class Lever:
     def __init__(self):
         self.problem = ""
         self.limit_w = 700.0
+        self.set_w = None
         self.failures = 0
         self.told = []
 

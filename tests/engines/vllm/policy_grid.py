@@ -30,6 +30,8 @@ path = "{folder}/grid.csv"
 replay_start = "2024-01-01T00:00Z"
 speed = {GRID_SPEED}
 forecast = "recorded"
+[energy]
+meter = "model"
 [ledger]
 path = "{folder}/ledger.sqlite"
 [policies]

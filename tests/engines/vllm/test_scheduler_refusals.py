@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
-from harness import green_scheduler, make_scheduler
+from harness import Loop, green_scheduler, make_request, make_scheduler
 from vllm.config import ParallelConfig
 from vllm.v1.core.sched.interface import SchedulerInterface
 from vllm.v1.core.sched.scheduler import Scheduler
@@ -84,3 +86,16 @@ def test_a_policy_nobody_knows_stops_the_engine() -> None:
 
 def test_stock_schedulers_are_untouched_by_all_this() -> None:
     assert type(make_scheduler(green=False)) is Scheduler
+
+
+def test_a_power_policy_that_finds_no_device_to_steer_is_said_and_keeps_nobody_from_serving(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FIELD E14. Power is the core's to steer; this pack only has to let it."""
+    monkeypatch.setattr(logging.getLogger("greenserve"), "propagate", True)
+    with green_scheduler({"policies.power": "power_cap"}) as scheduler:
+        scheduler.add_request(make_request("r"))
+        loop = Loop(scheduler)
+        loop.run()
+        assert len(loop.text("r")) == 4
+    assert [r for r in caplog.records if "power is not steered" in r.message]

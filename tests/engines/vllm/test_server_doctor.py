@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +43,12 @@ def _work(server: Server, together: int, *, busy_s: float) -> None:
         sent += together
         for request in crowd:
             request.wait()
-    until(lambda: server.status()["load"]["running"] == 0, "the engine to be idle")
-    time.sleep(2)  # vLLM's workers look for more work for a second, and spin meanwhile
+    until(lambda: _idle_s(server) > 3, "the engine to be idle, and its workers to notice")
+
+
+def _idle_s(server: Server) -> float:
+    load = server.status()["load"]
+    return 0.0 if load["running"] else load["until_s"] - load["last_step_s"]
 
 
 def _found(report: dict[str, Any]) -> dict[str, str]:

@@ -30,6 +30,8 @@ timeout_s = 2
 poll_s = {POLL_S}
 stale_after_s = {STALE_AFTER_S}
 on_stale = "off"
+[energy]
+meter = "model"
 [policies]
 admission = "test_hold"
 observers = ["test_spins"]

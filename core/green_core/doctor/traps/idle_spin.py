@@ -10,6 +10,9 @@ from green_core.energy.devices import device_model
 TRAP = "idle_spin"
 MIN_APART_S = 2.0
 MAX_CORES = 0.1
+# Engines look for more work for a while after a step, and spin meanwhile: a second in vLLM 0.32.0
+# (SpinCondition in vllm/distributed/device_communicators/shm_broadcast.py).
+AFTER_WORK_S = 2.0
 
 
 def find(status: Status, earlier: Status | None) -> Finding | NotChecked | None:
@@ -20,6 +23,8 @@ def find(status: Status, earlier: Status | None) -> Finding | NotChecked | None:
         )
     if not _is_idle(status, earlier):
         return NotChecked(TRAP, "the engine was at work between the two looks")
+    if earlier.load.until_s - earlier.load.last_step_s < AFTER_WORK_S:
+        return NotChecked(TRAP, "the engine was at work just before the first look")
     before = {(process.pid, process.started_s): process for process in earlier.processes}
     pairs = [(before[key], p) for p in status.processes if (key := (p.pid, p.started_s)) in before]
     pairs = [(then, now) for then, now in pairs if now.at_s - then.at_s >= MIN_APART_S]

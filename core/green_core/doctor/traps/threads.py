@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from green_core.doctor.facts import NotChecked, ProcessFacts, Status
 
 _BIND = "VLLM_CPU_OMP_THREADS_BIND"
@@ -14,11 +16,31 @@ def computing(status: Status, trap: str) -> tuple[ProcessFacts, ...] | NotChecke
         return NotChecked(trap, "it is not known which device the engine runs on")
     if device != "cpu":
         return None
+    engines = tuple(p for p in status.processes if p.role == "engine")
     workers = tuple(p for p in status.processes if _is_worker(p))
-    found = workers or tuple(p for p in status.processes if p.role == "engine")
+    if not all(worker.environment for worker in workers):
+        workers = _as_started(workers, engines, status.engine.info.engine)
+    found = workers or engines
     if not found or not all(process.cpus for process in found):
         return NotChecked(trap, "the CPUs that the engine's processes may use could not be read")
     return found
+
+
+def _as_started(
+    workers: tuple[ProcessFacts, ...], engines: tuple[ProcessFacts, ...], engine: str
+) -> tuple[ProcessFacts, ...]:
+    """Workers that name themselves overwrite what ``/proc`` shows of their variables.
+
+    They inherited the engine's. Where the engine binds them it set others, so that nothing is
+    known of theirs and the engine's process answers for them.
+    """
+    if not engines or binds_children(engines[0], engine):
+        return ()
+    inherited = engines[0].environment
+    return tuple(
+        msgspec.structs.replace(worker, environment=worker.environment or inherited)
+        for worker in workers
+    )
 
 
 def binds_children(process: ProcessFacts, engine: str) -> bool:

@@ -11,6 +11,7 @@ import contextlib
 import socket
 import threading
 import time
+import zlib
 from collections.abc import Mapping
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 import httpx
 import msgspec
 
+ENCODINGS = "gzip, deflate"  # those that are unpacked within bounds
 MAX_BYTES = 8 * 1024 * 1024
 _PUBLIC = frozenset({"accept", "accept-encoding", "connection", "host", "user-agent"})
 
@@ -41,6 +43,32 @@ class Cut(Exception):
 
 class Late(Exception):
     """No whole answer in time, or the line was closed meanwhile."""
+
+
+class _Body:
+    """The bytes of an answer, unpacked no further than ``MAX_BYTES``."""
+
+    def __init__(self, encoding: str) -> None:
+        encoding = encoding.strip().lower()
+        if encoding not in {"", "identity", "gzip", "x-gzip", "deflate"}:
+            raise Cut(f"sent an answer in an encoding that was not asked for ({encoding!r:.40})")
+        is_packed = encoding not in {"", "identity"}
+        self._unpack = zlib.decompressobj(zlib.MAX_WBITS | 32) if is_packed else None
+        self._bytes = bytearray()
+
+    def add(self, chunk: bytes) -> None:
+        """Raises ``Cut`` when it is too much, ``zlib.error`` when it is damaged."""
+        if self._unpack is not None:
+            chunk = self._unpack.decompress(chunk, MAX_BYTES + 1 - len(self._bytes))
+        self._bytes += chunk
+        if len(self._bytes) > MAX_BYTES:
+            raise Cut(f"answered more than {MAX_BYTES // 1024**2} MiB")
+
+    def whole(self) -> bytes:
+        """All of it. Raises ``zlib.error`` when the end is missing."""
+        if self._unpack is not None and self._bytes and not self._unpack.eof:
+            raise zlib.error
+        return bytes(self._bytes)
 
 
 class Line:
@@ -109,22 +137,21 @@ class Line:
             self._client.close()
 
     def _exchange(self, url: str, params: Mapping[str, str], deadline_s: float) -> Answer:
-        body = bytearray()
         trace = {"trace": self._note}
         with self._client.stream("GET", url, params=params, extensions=trace) as response:
+            body = _Body(response.headers.get("content-encoding", ""))
             try:
-                for chunk in response.iter_bytes():
-                    body += chunk
-                    if len(body) > MAX_BYTES:
-                        raise Cut(f"answered more than {MAX_BYTES // 1024**2} MiB")
+                for chunk in response.iter_raw():
+                    body.add(chunk)
                     if time.monotonic() > deadline_s:
                         raise Late
-            except (httpx.RemoteProtocolError, httpx.DecodingError) as error:
+                whole = body.whole()
+            except (httpx.RemoteProtocolError, zlib.error) as error:
                 raise Cut("sent an answer that is cut short or damaged") from error
             headers = response.headers
             return Answer(
                 status=response.status_code,
-                body=bytes(body),
+                body=whole,
                 content_type=headers.get("content-type", ""),
                 retry_after=headers.get("retry-after", ""),
                 location=headers.get("location", "") if response.is_redirect else "",

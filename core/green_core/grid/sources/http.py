@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import ssl
+import stat
 import time
 from collections.abc import Generator, Mapping
 from email.utils import parsedate_to_datetime
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -17,8 +18,9 @@ import httpx
 from green_core.config import ENV_TOKEN, CarbonConfig
 from green_core.errors import ConfigError, SignalUnavailable
 from green_core.export.text import greenserve_version
-from green_core.grid.sources.exchange import Answer, Cut, Late, Line
+from green_core.grid.sources.exchange import ENCODINGS, Answer, Cut, Late, Line
 
+LONGEST_TOKEN = 16_384  # more fits into no header
 WORDS = 200  # characters of a service's own words that a message repeats
 MOST_RETRY_S = 86_400.0  # a service that asks for more is asked again after a day
 _REASONS = {401: "auth", 403: "forbidden", 407: "network", 429: "rate_limited"}
@@ -41,7 +43,7 @@ def token(carbon: CarbonConfig) -> str:
     if carbon.token_file:
         where = "carbon.token_file"
         try:
-            secret = Path(carbon.token_file).read_text(encoding="utf-8").strip()
+            secret = _read(carbon.token_file).strip()
         except (OSError, UnicodeDecodeError) as error:
             why = getattr(error, "strerror", None) or "it is not UTF-8 text"
             raise ConfigError(
@@ -53,11 +55,22 @@ def token(carbon: CarbonConfig) -> str:
             raise ConfigError(
                 where, f"{carbon.token_file!r} is empty", remedy="Write the token into it"
             )
-    if not (secret.isascii() and secret.isprintable()):
+    if not (secret.isascii() and secret.isprintable()) or len(secret) > LONGEST_TOKEN:
         raise ConfigError(
             where, "is not one line of printable ASCII", remedy="Put the token there, nothing else"
         )
     return secret
+
+
+def _read(path: str) -> str:
+    """The text of a file, no more than a token may have; never waits, as a pipe would make it."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file")
+        return os.read(descriptor, 2 * LONGEST_TOKEN).decode("utf-8-sig")
+    finally:
+        os.close(descriptor)
 
 
 class TokenAuth(httpx.Auth):
@@ -110,6 +123,7 @@ class Http:
         self._service = service
         self._headers = {
             "accept": "application/json",
+            "accept-encoding": ENCODINGS,
             "user-agent": f"greenserve/{greenserve_version()}",
             **(headers or {}),
         }
@@ -167,7 +181,7 @@ class Http:
             raise self._error(str(error), "malformed") from None
         except Exception as error:
             proxy = "through the proxy " if isinstance(error, httpx.ProxyError) else ""
-            why = self._words(str(error)) or type(error).__name__
+            why = self._why(error)
             raise self._error(f"cannot be reached {proxy}({why})", "network") from None
 
     def _connect(self) -> Line:
@@ -180,10 +194,10 @@ class Http:
                 follow_redirects=False,
             )
         except Exception as error:  # the environment's proxies or CA file
-            why = self._words(str(error)) or type(error).__name__
+            why = self._why(error)
             raise self._error(
                 f"cannot be asked: the proxy or CA settings of the environment fail ({why}). "
-                "Look at HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE",
+                "Look at HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY and SSL_CERT_FILE",
                 "network",
             ) from None
         return Line(client)
@@ -215,6 +229,12 @@ class Http:
         return SignalUnavailable(
             f"{self._service}: {problem}", reason=reason, retry_after_s=retry_after_s
         )
+
+    def _why(self, error: Exception) -> str:
+        """The error's own words, unless they may quote a part of a URL or header with a secret."""
+        if isinstance(error, httpx.InvalidURL | httpx.LocalProtocolError):
+            return type(error).__name__
+        return self._words(str(error)) or type(error).__name__
 
     def _words(self, text: str, secrets: tuple[str, ...] = ()) -> str:
         """Somebody else's words on one printable line, without what is secret."""

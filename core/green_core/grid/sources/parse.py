@@ -12,9 +12,11 @@ from statistics import median_low
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from green_core.errors import ConfigError, SignalUnavailable
 from green_core.grid.series import parse_time
+from green_core.grid.slots import overlay
 from green_core.grid.source import Slot
 
 T = TypeVar("T")
@@ -125,13 +127,10 @@ def past_and_coming(
     """History and forecast of a snapshot: slots that began by ``now_s``, and those that will.
 
     What is known stands before what was foreseen for the same time; both must be in order. A
-    foreseen slot that has begun is an estimate of the present.
+    foreseen slot that has begun is an estimate; so it is where nothing is known.
     """
-    slots = list(known)
-    for slot in foreseen:
-        start_s = max(slot.start_s, slots[-1].end_s) if slots else slot.start_s
-        if start_s < slot.end_s:
-            slots.append(Slot(start_s, slot.end_s, slot.intensity_g_per_kwh, is_estimate=True))
+    estimates = [replace(slot, is_estimate=True) for slot in foreseen]
+    slots = overlay(estimates, tuple(known))
     history = tuple(slot for slot in slots if slot.start_s <= now_s)
     return history, tuple(slot for slot in slots if slot.start_s > now_s)
 

@@ -19,6 +19,7 @@ import msgspec
 
 from green_core.config import CarbonConfig
 from green_core.errors import ConfigError, SignalUnavailable
+from green_core.grid.slots import MOST_G_PER_KWH
 from green_core.grid.source import Snapshot, Source
 from green_core.grid.sources.http import Http, TokenAuth, token
 from green_core.grid.sources.parse import Point, number, slots_from_points
@@ -26,7 +27,6 @@ from green_core.grid.sources.parse import Point, number, slots_from_points
 STEP_S = 300.0
 HISTORY_S = 86_400.0
 MOST_SHOWN = 5
-MOST_G_PER_KWH = 5_000.0  # several times what any plant emits; beyond it the unit is wrong
 # g/kWh of one unit; 1 lb is 0.45359237 kg (NIST SP 811).
 UNITS: Mapping[str, float] = {
     "g/kWh": 1.0,

@@ -74,6 +74,8 @@ class UkSource:
     def __init__(self, carbon: CarbonConfig) -> None:
         require_offer(carbon, kinds=["average"], bases=["direct"])
         self._zone, self._place = _place(require_zone(carbon, "GB"))
+        by, _, number = self._place.partition("/")
+        self._region = number if by == "regionid" else None
         self._wants_forecast = carbon.forecast in {"auto", "source"}
         self._http = Http(carbon, carbon.url or URL, service=SERVICE)
 
@@ -110,6 +112,13 @@ class UkSource:
         path = f"/regional/intensity/{span}/{self._place}" if self._place else f"/intensity/{span}"
         reasons = {400: "zone", 404: "zone"} if self._place else {}
         found = as_list(member(self._http.get(path, reasons=reasons), SERVICE, "data"), SERVICE)
+        for outer in found:
+            region = outer.get("regionid", self._region)
+            if str(region) != str(self._region) and self._region is not None:
+                raise SignalUnavailable(
+                    f"{SERVICE}: answers for region {region!r:.40} instead of {self._zone}",
+                    reason="zone",
+                )
         return [
             period
             for outer in found

@@ -186,9 +186,11 @@ class WattTimeSource:
             return False
         where = f"{SERVICE} login"
         found = member(self._login.get("/login", reasons={403: "auth"}), where, "token")
-        if not (isinstance(found, str) and found.isascii() and found.isprintable() and found):
+        if not (
+            isinstance(found, str) and found.isascii() and found.isprintable() and found.strip()
+        ):
             raise SignalUnavailable(f"{where}: the token is no text", reason="malformed")
-        self._bearer.token, self._bearer.until_s = found, time.monotonic() + LOGIN_S
+        self._bearer.token, self._bearer.until_s = found.strip(), time.monotonic() + LOGIN_S
         return True
 
     def _error(self, problem: str, reason: str) -> SignalUnavailable:

@@ -178,3 +178,11 @@ def test_a_part_of_another_kind_or_unit_is_a_failure_of_the_whole(why):
         raise SignalUnavailable("x", reason=why)
 
     assert reason(unless_missing, ask, 7) == why
+
+
+def test_a_wild_date_among_what_is_known_does_not_push_out_the_forecast():
+    known = (Slot(0.0, 100.0, 1.0), Slot(9e9, 9e9 + 100.0, 2.0))
+    foreseen = (Slot(100.0, 200.0, 3.0), Slot(200.0, 300.0, 4.0))
+    history, forecast = past_and_coming(known, foreseen, 150.0)
+    assert [slot.intensity_g_per_kwh for slot in history] == [1.0, 3.0]
+    assert [slot.intensity_g_per_kwh for slot in forecast] == [4.0, 2.0]

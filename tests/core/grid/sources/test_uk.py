@@ -188,3 +188,12 @@ def test_the_renewable_share_counts_wind_sun_and_water(api):
     assert fetch(api).renewable_ratio == pytest.approx(0.47)
     api.fail("500", only="generation")
     assert fetch(api).renewable_ratio is None
+
+
+def test_an_answer_for_another_region_is_refused(api):
+    serve(api, REGIONAL)
+    assert fetch(api, "GB-3").zone == "GB-3"
+    with pytest.raises(SignalUnavailable) as caught:
+        fetch(api, "London")
+    assert caught.value.reason == "zone"
+    assert "region 3 instead of GB-13" in str(caught.value)

@@ -271,3 +271,11 @@ def test_one_object_instead_of_a_list_is_read(api):
     """FIELD G7."""
     serve(api, {**HISTORICAL, "data": HISTORICAL["data"][1]})
     assert fetch(api).history == (Slot(START_S + 300.0, START_S + 600.0, 860.0 * LB),)
+
+
+def test_blanks_about_a_bearer_token_do_no_harm(api):
+    """They made a header that cannot be sent, and the error quoted it."""
+    serve(api, HISTORICAL)
+    api.route("/login", {"token": " bearer-key "})
+    fetch(api)
+    assert api.requests[-1].headers["authorization"] == "Bearer bearer-key"
