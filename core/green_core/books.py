@@ -139,6 +139,13 @@ class Books:
             self._faults.note("metering")
             return None
 
+    def released(self, now_s: float, urgency: str, held_s: float, reason: str) -> None:
+        """Note the end of a hold."""
+        if urgency == "standard":
+            self.load.note_company(now_s, held_s)
+        self.metrics.observe("greenserve_hold_seconds", held_s, urgency=urgency)
+        self.metrics.add("greenserve_holds_released_total", 1, reason=reason)
+
     # --- housekeeping thread --------------------------------------------------------------
 
     @property
@@ -146,11 +153,11 @@ class Books:
         """Whether a step is under way, or one that ended is not settled yet."""
         return self.dirty or self.busy_since_s is not None
 
-    def load_view(self) -> LoadView:
+    def load_view(self, now_s: float) -> LoadView:
         """What a power policy sees: the device since it was last asked."""
         totals = self._attributor.totals()
         return self._gauge.look(
-            self._settled_at_s,
+            now_s,
             energy_j=totals.active_j + totals.idle_j,
             busy_s=self.load.busy_s,
             itl_s=self.estimator.decode_step_s,

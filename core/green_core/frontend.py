@@ -22,9 +22,9 @@ from green_core.errors import ConfigError
 from green_core.export import statusfile
 from green_core.export.collector import GreenCollector
 from green_core.export.otel import span_attributes
+from green_core.export.runfiles import METRICS_FOLDER, POKE_FILE
 from green_core.export.usage import from_wire, usage_payload
 from green_core.marks import MarkReader
-from green_core.runtime import METRICS_FOLDER, POKE_FILE
 from green_core.values import EngineInfo
 
 _RELOAD_PERIOD_S = 1.0

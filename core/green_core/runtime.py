@@ -24,6 +24,7 @@ from green_core.config import GreenConfig, Resolved
 from green_core.decisions import Decisions
 from green_core.doctor.facts import EngineFacts
 from green_core.errors import GreenError
+from green_core.export.runfiles import METRICS_FOLDER
 from green_core.faults import Faults
 from green_core.grid.build import build_signal
 from green_core.manager import GreenManager
@@ -50,8 +51,6 @@ logger = logging.getLogger("greenserve")
 BUSY_PERIOD_S = 0.05  # how often steps are priced while the engine works
 CLOSE_S = 1.5
 _MIN_CHANGE_S = 0.1  # a signal that changes all the time is looked at no more often
-METRICS_FOLDER = "metrics"
-POKE_FILE = "poke"  # touched by a scrape
 
 
 class Runtime:
@@ -246,11 +245,7 @@ class Runtime:
 
     def released(self, urgency: str, held_s: float, reason: str) -> None:
         """Note the end of a hold."""
-        if urgency == "standard":
-            self._books.load.note_company(self.clock.now(), held_s)
-        metrics = self._books.metrics
-        metrics.observe("greenserve_hold_seconds", held_s, urgency=urgency)
-        metrics.add("greenserve_holds_released_total", 1, reason=reason)
+        self._books.released(self.clock.now(), urgency, held_s, reason)
 
     def no_progress(self) -> None:
         """The engine schedules nothing although it has work: batch limits are switched off."""
@@ -268,6 +263,8 @@ class Runtime:
         self._watcher.close()
         self._decisions.close()
         self._thread.join(timeout=CLOSE_S)
+        if self._thread.is_alive():  # it hangs; no limit of ours may outlive it
+            self._power.close_beside()
 
     # --- housekeeping -------------------------------------------------------------------
 
@@ -281,8 +278,6 @@ class Runtime:
             self._sleeping = True
             due_in_s = self._due_in_s()
             self._sleeping = due_in_s is None
-            if not self._books.at_work:
-                self._power.rest()
             self._kick.wait(due_in_s)
             self._sleeping = False
             self._kick.clear()
@@ -306,6 +301,8 @@ class Runtime:
         due_s = self._alarm.at_s - self.clock.now()
         if self._books.dirty:
             due_s = min(due_s, BUSY_PERIOD_S)
+        if not self._books.at_work:
+            due_s = min(due_s, self._power.rests_at_s - self.clock.now())
         if self._held:  # nobody else has to hear of a change of the grid
             due_s = min(due_s, self._grid_changes_s - self.clock.now())
         return min(max(due_s, 0.0), threading.TIMEOUT_MAX) if math.isfinite(due_s) else None
@@ -318,9 +315,11 @@ class Runtime:
         if self._books.at_work:
             self._power.steer(
                 is_stock=self.is_stock,
-                load=self._books.load_view,
+                load=lambda: self._books.load_view(now_s),
                 grid=self._signal.view(now_s),
             )
+        elif now_s >= self._power.rests_at_s:
+            self._power.rest()
         if self._books.dirty or poked:
             self._books.settle(now_s, at_once=poked)
             active = {} if self.is_stock else {**self._decisions.active, **self._power.active}

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import msgspec
 
-from green_core import activation
+from green_core import activation, procfs
 
-PROC = Path("/proc")
 _LOOK_S = 5.0  # how often new processes are looked for
 _ENGINE = "engine"  # the part by which an engine's process proves itself live
 
@@ -39,7 +38,7 @@ class ServerTime:
         self,
         *,
         cpus: Collection[int] | None = None,
-        proc: Path = PROC,
+        proc: Path = procfs.PROC,
         pid: int | None = None,
         root: Callable[[], int] | None = None,
         engines: Callable[[], Collection[int]] | None = None,
@@ -82,33 +81,18 @@ class ServerTime:
         return sum(self._weights[pid] * self._used_s(pid) for pid in pids if pid in self._weights)
 
     def _look(self) -> None:
-        parents = self._parents()
+        parents = procfs.parents(self._proc)
         engines = {pid for pid in self._engines() if pid in parents} | {self._pid}
-        own = _tree(self._pid, parents)
-        common = _tree(self._root(), parents).difference(*(_tree(pid, parents) for pid in engines))
+        own = procfs.tree(self._pid, parents)
+        common = procfs.tree(self._root(), parents).difference(
+            *(procfs.tree(pid, parents) for pid in engines)
+        )
         self.engine_count = len(engines)
         self._weights = dict.fromkeys(common, 1.0 / len(engines)) | dict.fromkeys(own, 1.0)
 
-    def _parents(self) -> dict[int, int]:
-        """Every process and its parent."""
-        parents = {}
-        for folder in self._proc.iterdir():
-            if folder.name.isdigit() and (fields := self._fields(int(folder.name))):
-                parents[int(folder.name)] = int(fields[1])
-        return parents
-
     def _used_s(self, pid: int) -> float:
         """User and system time of a process and of its children that have ended."""
-        return sum(map(int, self._fields(pid)[11:15])) * self._tick_s
-
-    def _fields(self, pid: int) -> list[bytes]:
-        """The fields of ``/proc/PID/stat`` (proc_pid_stat(5)) from the third, the state, on."""
-        try:
-            text = (self._proc / str(pid) / "stat").read_bytes()
-        except OSError:
-            return []
-        # The command's name stands in parentheses and may hold anything.
-        return text.rpartition(b")")[2].split()
+        return sum(map(int, procfs.stat_fields(pid, self._proc)[11:15])) * self._tick_s
 
     def _busy_s(self) -> float:
         """Time the CPUs were busy: user, nice, system, irq and softirq of proc_stat(5).
@@ -126,16 +110,6 @@ class ServerTime:
                     user, nice, system, _, _, irq, softirq = map(int, values[:7])
                     ticks += user + nice + system + irq + softirq
         return ticks * self._tick_s
-
-
-def _tree(root: int, parents: Mapping[int, int]) -> set[int]:
-    """``root`` and all processes below it."""
-    found, grown = {root}, True
-    while grown:
-        below = {pid for pid, parent in parents.items() if parent in found and pid not in found}
-        found |= below
-        grown = bool(below)
-    return found
 
 
 def _server_root() -> int:

@@ -8,6 +8,9 @@ from pathlib import Path
 
 from green_core.procfs import stat_fields
 
+METRICS_FOLDER = "metrics"  # in the run folder
+POKE_FILE = "poke"  # touched by a scrape
+
 _NAME = re.compile(r"\.?metrics-(?P<index>\d+)-(?P<pid>\d+)\.prom(\.tmp)?")
 _HEADER = re.compile(rb"# greenserve pid=(\d+) start=(\d+)\n")
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import logging
+import math
+import threading
 from collections.abc import Callable
 
 from green_core.manager import GreenManager
 from green_core.power.steering import PowerSteering, build_steering
 from green_core.values import EngineInfo, GridView, LoadView
+
+_CLOSE_S = 0.3
+REST_S = 2.0  # an engine that idles for less keeps its limits
 
 logger = logging.getLogger("greenserve")
 
@@ -22,6 +27,7 @@ class PowerRun:
         self._engine = engine
         self._on_trip = on_trip
         self._steering: PowerSteering | None = None
+        self.rests_at_s = math.inf  # when an engine that idles gives its limits back
 
     @property
     def active(self) -> dict[str, str]:
@@ -56,12 +62,21 @@ class PowerRun:
         if is_stock:
             self._steering.restore()
         else:
-            self._steering.control(load(), grid)
+            view = load()
+            self._steering.control(view, grid)
+            self.rests_at_s = view.now_s + REST_S
 
     def rest(self) -> None:
-        """The engine idles: the limits are the operator's."""
+        """The engine idles for a while: the limits are the operator's."""
+        self.rests_at_s = math.inf
         if self._steering is not None:
             self._steering.idle()
+
+    def close_beside(self) -> None:
+        """:meth:`close` for another thread, where the one that uses this hangs; waits a moment."""
+        thread = threading.Thread(target=self.close, name="green-power-close", daemon=True)
+        thread.start()
+        thread.join(timeout=_CLOSE_S)
 
     def close(self) -> None:
         """Give the limits back."""

@@ -1,11 +1,13 @@
 """The policy over an engine's life, and what is told of the limit that it has set."""
 
+import math
+
 import pytest
 
 from green_core.config import GreenConfig, PoliciesConfig
 from green_core.manager import GreenManager
 from green_core.power import steering
-from green_core.power.run import PowerRun
+from green_core.power.run import REST_S, PowerRun
 from green_core.spec import hookimpl
 from green_core.testing.builders import engine_info, grid_view
 from green_core.values import LoadView, PowerTarget
@@ -81,3 +83,19 @@ def test_a_lever_that_may_not_set_limits_tells_of_none(run):
     it = run("no permission")
     steer(it)
     assert (it.limit_w, it.active, it.problem) == (0.0, {}, "no permission")
+
+
+def test_a_short_pause_of_the_engine_does_not_take_limits_off_and_on(run):
+    it = run()
+    steer(it)
+    assert it.rests_at_s == 1000.0 + REST_S
+    it.rest()
+    assert (it.rests_at_s, it.limit_w) == (math.inf, 0.0)
+
+
+def test_limits_are_given_back_from_another_thread_where_the_own_one_hangs(run):
+    """FIELD E15."""
+    it = run()
+    steer(it)
+    it.close_beside()
+    assert it.limit_w == 0.0

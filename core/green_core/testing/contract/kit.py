@@ -14,8 +14,9 @@ import msgspec
 from green_core.activation import run_dir
 from green_core.export.collector import GreenCollector
 from green_core.export.ledger import Balance, balance
+from green_core.export.runfiles import METRICS_FOLDER, POKE_FILE
 from green_core.marks import Marks
-from green_core.runtime import METRICS_FOLDER, POKE_FILE, Runtime
+from green_core.runtime import Runtime
 from green_core.testing.doubles import RecordingObserver, ScriptedClock
 
 OBSERVER = "recording"
