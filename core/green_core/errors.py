@@ -55,6 +55,8 @@ class SignalUnavailable(GreenError):
     """
 
     def __init__(self, message: str, *, reason: str, retry_after_s: float | None = None) -> None:
+        if reason not in SIGNAL_REASONS:
+            raise ValueError(f"{reason!r} is no reason; known: {', '.join(SIGNAL_REASONS)}")
         self.reason = reason
         self.retry_after_s = retry_after_s
         super().__init__(message)

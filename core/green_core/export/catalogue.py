@@ -159,7 +159,6 @@ _SPECS = (
         "greenserve_carbon_signal_age_seconds", "gauge", "Time since the signal was observed."
     ),
     # --- power
-    MetricSpec("greenserve_power_watts", "gauge", "Power over the last control period."),
     MetricSpec(
         "greenserve_power_limit_watts",
         "gauge",

@@ -9,7 +9,7 @@ from green_core.faults import Faults
 from green_core.manager import GreenManager
 from green_core.signal_watch import SignalWatch
 from green_core.spec import hookimpl
-from green_core.values import Meter, MeterReading
+from green_core.values import Meter, MeterReading, StepShare, StepView
 
 
 class Device:
@@ -89,3 +89,18 @@ def test_a_counter_is_left_alone_until_the_step_ends(books):
     it = books(device)
     it.busy_since_s = 1.0
     assert not looks_again(it, device, 5.0)
+
+
+@pytest.mark.parametrize(("step_s", "period_s"), [(0.001, 0.1), (0.4, 0.4), (30.0, 1.0)])
+def test_a_meter_is_read_once_a_step_but_no_faster_than_its_counter_moves(books, step_s, period_s):
+    """FIELD E12. And never slower than once a second."""
+    device = Device(is_absolute=True)
+    it = books(device)
+    now_s = 0.0
+    for _ in range(300):  # until the mean of the steps is known
+        it.step(StepView(now_s, now_s + step_s, (StepShare("a", 0, 1, 10),)), 0.0, 0)
+        now_s += step_s
+    device.at_s = now_s
+    assert it.settle(now_s, at_once=True)
+    assert not it.settle(now_s + 0.9 * period_s, at_once=False)
+    assert it.settle(now_s + 1.1 * period_s, at_once=False)
