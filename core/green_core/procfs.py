@@ -18,9 +18,9 @@ def stat_fields(pid: int, proc: Path = PROC) -> list[bytes]:
 
 
 def parents(proc: Path = PROC) -> dict[int, int]:
-    """Every running process and the one that started it."""
-    found = {}
-    for folder in proc.iterdir():
+    """Every running process and the one that started it; none where there is no ``/proc``."""
+    found: dict[int, int] = {}
+    for folder in proc.iterdir() if proc.is_dir() else ():
         if folder.name.isdigit() and (fields := stat_fields(int(folder.name), proc)):
             found[int(folder.name)] = int(fields[1])
     return found

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 
 from green_core.books import Books
-from green_core.config import GreenConfig, Resolved, settings
-from green_core.doctor.facts import EngineFacts, PolicyFacts, SettingFacts, StartFacts, Status
+from green_core.config import GreenConfig, Resolved
+from green_core.doctor.facts import EngineFacts, PolicyFacts, ProcessFacts, StartFacts, Status
 from green_core.doctor.host import host_facts
 from green_core.doctor.process import process_facts
+from green_core.doctor.secrets import setting_facts
 from green_core.doctor.starts import note_start, recent_starts
 from green_core.export import statusfile
 from green_core.export.text import greenserve_version
@@ -18,8 +20,6 @@ from green_core.grid.signal import CarbonSignal
 from green_core.manager import FAMILIES
 from green_core.signal_watch import SignalWatch
 
-# Digests of other people's tokens are nobody's business: only how many there are is shown.
-_COUNTED = frozenset({"marks.callers"})
 _STARTS_S = 7 * 86_400.0  # how far back starts are shown
 
 
@@ -94,11 +94,14 @@ class Teller:
         ``active`` are the policies that decide now, ``problem`` is why power is not steered.
         """
         asked_ns = statusfile.asked_ns(self._run_dir)
-        if asked_ns <= self._answered_ns:
+        if asked_ns == self._answered_ns:  # a clock that was set back makes it the smaller one
             return
         self._answered_ns = asked_ns
-        status = self._status(resolved, active, off=off, problem=problem, now_s=now_s)
-        statusfile.answer(self._run_dir, status, asked_ns)
+        try:
+            status = self._status(resolved, active, off=off, problem=problem, now_s=now_s)
+            statusfile.answer(self._run_dir, status, asked_ns)
+        except Exception:
+            self._faults.note("the status page")
 
     def _status(
         self,
@@ -110,7 +113,9 @@ class Teller:
         now_s: float,
     ) -> Status:
         config, grid = resolved.config, self._signal.view(now_s)
-        process = process_facts("engine")
+        processes: tuple[ProcessFacts, ...] = ()
+        with contextlib.suppress(ProcessLookupError):  # no /proc
+            processes = (process_facts("engine"),)
         return Status(
             greenserve_version=greenserve_version(),
             at_s=now_s,
@@ -132,11 +137,8 @@ class Teller:
                 for family in FAMILIES
                 if (name := config.policies.choice(family))
             ),
-            processes=(process,) if process else (),
-            settings={
-                key: SettingFacts(len(value) if key in _COUNTED else value, origin)
-                for key, value, origin in settings(resolved)
-            },
+            processes=processes,
+            settings=setting_facts(resolved),
             starts=recent_starts(self._facts.info.model, now_s - _STARTS_S),
             faults=tuple(sorted(self._faults.parts)),
         )

@@ -24,12 +24,21 @@ def offer_page(app: Any) -> None:
 
 
 class StatusPage:
-    """The page as an ASGI app; 503 in one line while no engine has published anything."""
+    """The page as an ASGI app; 503 in one line while no engine has published anything.
+
+    Requests that come while one is being answered share its answer. An engine that hangs makes
+    each wait; they must not fill the pool of threads that serves all of vLLM.
+    """
+
+    def __init__(self) -> None:
+        self._asking: asyncio.Task[bytes] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(asyncio.to_thread(frontend().status))
         try:
-            body = await asyncio.to_thread(frontend().status)
+            body = await asyncio.shield(self._asking)
         except GreenError as error:
             await send_error(send, 503, "ServiceUnavailableError", str(error))
             return

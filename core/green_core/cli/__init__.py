@@ -23,6 +23,7 @@ from green_core.cli import (
     version,
 )
 from green_core.errors import GreenError
+from green_core.export.text import printable
 
 _COMMANDS = (config, doctor, switch, intensity, forecast, devices, report, ledger, version)
 
@@ -48,7 +49,7 @@ def run(argv: Sequence[str] | None = None) -> int:
         code: int = arguments.run(arguments)
         sys.stdout.flush()
     except GreenError as error:
-        print("green: " + " ".join(str(error).split()), file=sys.stderr)
+        print("green: " + printable(" ".join(str(error).split())), file=sys.stderr)
         return 2
     except BrokenPipeError:
         # The reader (head, less) has seen enough. Keep the interpreter from flushing again.

@@ -15,6 +15,7 @@ from green_core.doctor.facts import (
     LoadFacts,
     MeterFacts,
     NotChecked,
+    SeamFacts,
     SettingFacts,
     SignalFacts,
     Status,
@@ -42,7 +43,6 @@ def live_text(report: LiveReport, *, every_setting: bool) -> str:
         f"{p.family}: {p.name}, {'active' if p.active else 'inactive'}{', shadow' * p.shadow}"
         for p in status.policies
     ]
-    seams = [f"{s.role} {s.pid}: {', '.join(s.seams) or 'none'}" for s in status.seams]
     processes = [
         f"{p.role} {p.pid}: {p.threads} threads, {len(p.cpus) or 'unknown'} CPUs, "
         f"{p.cpu_s:.0f} s of CPU time{_variables(p.environment)}"
@@ -52,7 +52,7 @@ def live_text(report: LiveReport, *, every_setting: bool) -> str:
         [
             ("Server and engine", server),
             ("Load", _load(status)),
-            ("Seams", seams or ["none"]),
+            ("Seams", _seams(status.seams) or ["none"]),
             ("Processes", processes or ["unknown"]),
             ("Energy", _meter(status.meter)),
             ("Carbon signal", _signal(status.signal, status.at_s)),
@@ -143,6 +143,17 @@ def _load(status: Status) -> list[str]:
     ]
 
 
+def _seams(seams: tuple[SeamFacts, ...]) -> list[str]:
+    """One line for processes of a role with the same seams: API servers may be many."""
+    alike: dict[tuple[str, tuple[str, ...]], list[int]] = {}
+    for each in seams:
+        alike.setdefault((each.role, each.seams), []).append(each.pid)
+    return [
+        f"{role} {', '.join(map(str, pids))}: {', '.join(targets) or 'none'}"
+        for (role, targets), pids in alike.items()
+    ]
+
+
 def _meter(meter: MeterFacts) -> list[str]:
     name = f" ({meter.name})" if meter.name else ""
     period = f", moves every {meter.period_s:g} s" if meter.period_s else ""
@@ -206,12 +217,19 @@ def _signal(signal: SignalFacts, now_s: float) -> list[str]:
         f"{view.intensity_g_per_kwh:.1f} gCO2e/kWh ({view.kind}, basis {view.basis}{estimate}) "
         f"in {view.zone or 'no named zone'}: {view.state.value}, {view.quality}",
         f"from {view.source}",
-        f"observed {utc(view.observed_at_s)} ({age(now_s - view.observed_at_s)} ago)",
+        f"observed {_when(view.observed_at_s)} ({age(now_s - view.observed_at_s)} ago)",
     ]
     if signal.fetches or signal.failures:
         failures = ", ".join(f"{count} {reason}" for reason, count in signal.failures.items())
-        lines.append(f"fetched {signal.fetches} times; failures: {failures or 'none'}")
+        lines.append(f"{signal.fetches} usable answer(s); failures: {failures or 'none'}")
     return lines
+
+
+def _when(at_s: float) -> str:
+    try:
+        return utc(at_s)
+    except (OverflowError, ValueError, OSError):  # beyond any calendar; who knows what answers
+        return f"{at_s:g} s after 1970"
 
 
 def _settings(settings: Mapping[str, SettingFacts], every: bool) -> Section:

@@ -174,7 +174,10 @@ class SettingFacts(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """All that one server says about itself; what its status page answers."""
+    """All that one server says about itself; what its status page answers.
+
+    ``silent_s``: an engine process did not answer, and what is shown of it is as old as this.
+    """
 
     greenserve_version: str
     at_s: float
@@ -191,6 +194,7 @@ class Status(msgspec.Struct, frozen=True):
     settings: dict[str, SettingFacts] = {}
     starts: tuple[StartFacts, ...] = ()
     faults: tuple[str, ...] = ()
+    silent_s: float = 0.0
 
 
 class Finding(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ import msgspec
 
 from green_core.doctor.facts import Status
 from green_core.errors import GreenError
+from green_core.export.text import printable
 
 STATUS_PATH = "/v1/green/status"
 TIMEOUT_S = 10.0  # for each part of an exchange
@@ -25,11 +26,17 @@ class LiveServer:
     def __init__(self, url: str, *, key: str = "") -> None:
         base = _base(url)
         # Without the user's name and password, which a URL may hold.
-        self.name = str(base.copy_with(username=None, password=None)).rstrip("/")
+        self.name = printable(str(base.copy_with(username=None, password=None)).rstrip("/"))
         self._key = key
-        self._client = httpx.Client(
-            base_url=base, timeout=TIMEOUT_S, trust_env=base.host not in _LOOPBACK
-        )
+        try:
+            self._client = httpx.Client(
+                base_url=base, timeout=TIMEOUT_S, trust_env=base.host not in _LOOPBACK
+            )
+        except (ImportError, OSError, ValueError, httpx.InvalidURL) as error:
+            raise GreenError(
+                f"This shell's network settings cannot be used ({error}). Check HTTP_PROXY, "
+                "HTTPS_PROXY, ALL_PROXY, SSL_CERT_FILE and SSL_CERT_DIR"
+            ) from error
 
     def close(self) -> None:
         """Give the connection back."""
@@ -53,7 +60,9 @@ class LiveServer:
         if code == 503:
             raise GreenError(f"{self.name} has no status yet (503): {_excerpt(body)}")
         if to:
-            raise GreenError(f"{self.name} sends us on to {to} ({code}). Give that address")
+            raise GreenError(
+                f"{self.name} sends us on to {printable(to)} ({code}). Give that address"
+            )
         raise GreenError(f"{self.name}{STATUS_PATH} answers {code}: {_excerpt(body)}")
 
     def health(self) -> str:
@@ -89,28 +98,37 @@ class LiveServer:
             raise GreenError(
                 f"{self.name} did not answer within {TIMEOUT_S:g} s. Is it overloaded?"
             ) from None
+        except (httpx.ProtocolError, httpx.DecodingError) as error:
+            raise GreenError(
+                f"{self.name} answers, but not as HTTP should ({printable(str(error))}). Check the "
+                "port, and whether it is http or https"
+            ) from None
         except httpx.TransportError as error:
             raise GreenError(
-                f"No server can be reached at {self.name} ({error}). Check the address and port, "
-                "and whether it is up"
+                f"No server can be reached at {self.name} ({printable(str(error))}). "
+                "Check the address (http or https) and port, and whether it is up"
             ) from None
 
     def _decode(self, body: bytes) -> Status:
         try:
             tree: Any = msgspec.json.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise GreenError(
                 f"{self.name}{STATUS_PATH} answers no JSON: {_excerpt(body)}. Is it the server "
                 "itself, or a proxy in front of it?"
             ) from None
         if not isinstance(tree, dict) or "greenserve_version" not in tree:
-            raise GreenError(f"{self.name}{STATUS_PATH} answers JSON that is no status")
+            raise GreenError(
+                f"{self.name}{STATUS_PATH} answers JSON that is no status: {_excerpt(body)}. Is it "
+                "the server itself, or a proxy in front of it?"
+            )
         try:
             return msgspec.convert(tree, Status)
         except msgspec.ValidationError as error:
             raise GreenError(
-                f"{self.name} runs greenserve {str(tree['greenserve_version'])[:40]}, whose status "
-                f"reads differently ({error}). Use its own version of the command"
+                f"{self.name} runs greenserve {printable(str(tree['greenserve_version'])[:40])}, "
+                f"whose status reads differently ({printable(str(error))}). Use its own version of "
+                "the command"
             ) from None
 
     def _without_page(self) -> str:
@@ -122,19 +140,23 @@ class LiveServer:
         text = body.decode("utf-8", "replace") if code == 200 else ""
         if match := _VERSION.search(text):
             return (
-                f"{self.name} runs greenserve {match[1]}, which has no status page (or its API is "
-                "below another path). Update greenserve there"
+                f"{self.name} runs greenserve {printable(match[1])}, which has no status page (or "
+                "its API is below another path). Update greenserve there"
             )
-        return (
-            f"{self.name} answers, but without greenserve. Start it with --plugins green "
-            "(and check the address: http://HOST:PORT)"
-        )
+        if not text:  # it may be any server, or any path of the right one
+            return (
+                f"{self.name} answers, and has neither {STATUS_PATH} nor /metrics. Check the "
+                "address (http://HOST:PORT, with the path before /v1 if there is one)"
+            )
+        return f"{self.name} answers, but without greenserve. Start it with --plugins green"
 
 
 def _base(url: str) -> httpx.URL:
-    """The base of an address that may end in ``/`` or ``/v1``."""
+    """The base of an address that may end in ``/``, ``/v1`` or the page's own path."""
     try:
-        base = httpx.URL(url.rstrip("/").removesuffix("/v1"))
+        given = httpx.URL(url).copy_with(query=None, fragment=None)
+        path = given.path.rstrip("/").removesuffix(STATUS_PATH).removesuffix("/v1")
+        base = given.copy_with(path=path or "/")
     except httpx.InvalidURL:
         base = httpx.URL("")
     if base.scheme not in {"http", "https"} or not base.host:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from green_core import preflight
-from green_core.config import CarbonConfig, Resolved, settings
+from green_core.config import CarbonConfig, Resolved
 from green_core.doctor.estimates import DAY_S
 from green_core.doctor.facts import (
     EngineFacts,
@@ -23,7 +23,8 @@ from green_core.doctor.facts import (
 )
 from green_core.doctor.host import host_facts
 from green_core.doctor.problems import signal_problems
-from green_core.doctor.report import EngineReport, HostReport, MeterReport, without_secrets
+from green_core.doctor.report import EngineReport, HostReport, MeterReport
+from green_core.doctor.secrets import setting_facts
 from green_core.doctor.starts import recent_starts
 from green_core.doctor.traps import HOST_TRAPS, look
 from green_core.energy.build import METERS
@@ -44,7 +45,7 @@ def host_report(
     """Judge this machine; ``signal_problem`` says why there is no ``signal``."""
     now_s = time.time()
     starts = recent_starts(None, now_s - DAY_S)
-    values = {key: SettingFacts(value, origin) for key, value, origin in settings(resolved)}
+    values = setting_facts(resolved)
     status = _without_server(now_s, signal, values, starts)
     findings, not_checked = _look(status)
     meter = resolved.config.energy.meter
@@ -61,7 +62,7 @@ def host_report(
         engines=engines,
         meters=meters,
         signal=signal,
-        settings=without_secrets(values),
+        settings=values,
         starts=starts,
         problems=tuple(found),
         findings=findings,

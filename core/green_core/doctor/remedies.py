@@ -47,7 +47,8 @@ _BY_ENGINE: Mapping[str, Mapping[str, str]] = {
         "batch policy of greenserve that holds it low counts too.",
         "numa": "Leave VLLM_CPU_OMP_THREADS_BIND at auto and start vLLM with one rank a node "
         "(--tensor-parallel-size or --data-parallel-size); or name the CPUs: 0-31|32-63.",
-        "omp": "Leave VLLM_CPU_OMP_THREADS_BIND at auto, which sets the number of threads, or set "
+        "omp": "Name CPUs of its own for each worker: VLLM_CPU_OMP_THREADS_BIND=0-15|16-31 (auto "
+        "gives the ranks of --data-parallel-size the same ones). Where it is nobind, set "
         "OMP_NUM_THREADS so that all workers together have no more threads than CPUs.",
         "repeats": "Find out why it starts so often (crashes, scale-to-zero, health checks). Keep "
         "one server up; vLLM can sleep instead of ending (--enable-sleep-mode).",

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from urllib.parse import urlsplit
-
 import msgspec
 
 from green_core.doctor.facts import (
@@ -17,10 +14,8 @@ from green_core.doctor.facts import (
     Status,
 )
 from green_core.doctor.problems import problems
+from green_core.doctor.secrets import without_secrets
 from green_core.doctor.traps import look
-
-_SECRET_WORDS = ("token", "password", "secret", "key", "credential")
-_HIDDEN = "(hidden)"
 
 
 class SeamReport(msgspec.Struct, frozen=True):
@@ -96,29 +91,3 @@ def live_report(status: Status, earlier: Status | None, *, url: str, health: str
 def is_clean(report: LiveReport | HostReport) -> bool:
     """Whether nothing was found."""
     return not report.problems and not report.findings
-
-
-def without_secrets(settings: Mapping[str, SettingFacts]) -> dict[str, SettingFacts]:
-    """The settings with passwords in URLs hidden, and policies' parameters that sound secret."""
-    return {
-        key: msgspec.structs.replace(fact, value=_hidden(fact.value))
-        for key, fact in settings.items()
-    }
-
-
-def _hidden(value: object, name: str = "") -> object:
-    if isinstance(value, Mapping):
-        return {key: _hidden(each, str(key)) for key, each in value.items()}
-    if not isinstance(value, str) or not value:
-        return value
-    if any(word in name.lower() for word in _SECRET_WORDS):
-        return _HIDDEN
-    if "://" in value and "@" in value:
-        try:
-            url = urlsplit(value)
-        except ValueError:
-            return _HIDDEN
-        user, _, place = url.netloc.rpartition("@")
-        if user:
-            return url._replace(netloc=f"{_HIDDEN}@{place}").geturl()
-    return value

@@ -23,7 +23,13 @@ _POLL_S = 0.02
 
 def ask(run_dir: Path) -> int:
     """Ask every engine process; answers what to compare its files with."""
-    (run_dir / ASK_FILE).touch()
+    try:
+        (run_dir / ASK_FILE).touch()
+    except OSError as error:
+        raise GreenError(
+            f"The engine cannot be asked: {error.strerror} (run folder {run_dir}). Make the folder "
+            "writable and keep it from being cleaned up; restart the server if it is gone"
+        ) from error
     return asked_ns(run_dir)
 
 
@@ -46,22 +52,29 @@ def answer(run_dir: Path, status: Status, asked_ns: int) -> None:
     os.replace(draft, path)
 
 
-def collect(run_dir: Path, asked_ns: int, *, wait_s: float) -> Status:
-    """The status of all live engine processes as one; waits for answers to ``asked_ns``.
+def collect(run_dir: Path, question_ns: int, *, wait_s: float) -> Status:
+    """The status of all live engine processes as one; waits for answers to ``question_ns``.
 
-    An engine that does not answer in time is shown as it last was. Raises ``GreenError`` when
-    none ever answered.
+    An engine that does not answer in time is shown as it last was, and ``silent_s`` says so.
+    Raises ``GreenError`` when none ever answered.
     """
     give_up_s = time.monotonic() + wait_s
     while True:
         found = _read(run_dir)
-        late = [path for path, (at_ns, _) in found.items() if at_ns < asked_ns]
+        # Beyond the newest question lies an answer from before the clock was set back.
+        newest_ns = max(question_ns, asked_ns(run_dir))
+        late = [s for at_ns, s in found.values() if not question_ns <= at_ns <= newest_ns]
         if (found and not late) or time.monotonic() >= give_up_s:
             break
         time.sleep(_POLL_S)
     if not found:
-        raise GreenError("No engine process has answered yet. Ask again once the engine is up")
-    return _merge([status for _, status in found.values()])
+        raise GreenError(
+            "No engine process has answered. It is starting, or it has ended: see the server's "
+            "log, and ask again"
+        )
+    silent_s = max((max(time.time() - status.at_s, _POLL_S) for status in late), default=0.0)
+    merged = _merge([status for _, status in found.values()])
+    return msgspec.structs.replace(merged, silent_s=silent_s)
 
 
 def _read(run_dir: Path) -> dict[Path, tuple[int, Status]]:

@@ -8,6 +8,7 @@ import pytest
 from green_core.doctor.facts import HostFacts, NodeFacts
 from green_core.doctor.host import cpu_list, host_facts
 from green_core.doctor.process import process_facts
+from green_core.procfs import parents
 from green_core.testing.host import FakeHost
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -177,3 +178,7 @@ def test_this_process_is_read_with_its_present_environment(monkeypatch):
 def test_a_process_that_has_ended_is_an_error_with_its_number(host):
     with pytest.raises(ProcessLookupError, match="/proc/42/stat"):
         process_facts("worker", 42, root=host.root)
+
+
+def test_a_system_without_proc_shows_no_processes(tmp_path):
+    assert parents(tmp_path / "proc") == {}

@@ -1,13 +1,10 @@
 """``green doctor --live`` against a loopback server that answers scripted statuses."""
 
 import json
-import socket
-import threading
 
 import msgspec
 import pytest
 
-from green_core.doctor import live
 from green_core.doctor.facts import MeterFacts, PolicyFacts, SeamFacts, SettingFacts, Status
 from green_core.testing.builders import grid_view
 from green_core.testing.status import (
@@ -92,6 +89,8 @@ def test_json_holds_the_whole_status_and_keys_that_do_not_depend_on_what_was_fou
         ({"seams": ()}, "no process shows"),
         ({"seams": (SeamFacts("engine", 100),)}, "no seam took hold in engine 100"),
         ({"faults": ("metering",)}, "a fault in metering"),
+        ({"silent_s": 12.0}, "does not answer, and what is shown of it is 12 s old"),
+        ({"policies": (PolicyFacts("power", "cap", False, problem="no right"),)}, ": no right"),
     ],
 )
 def test_each_fault_of_a_server_is_a_problem_and_exits_with_1(server, green, change, words):
@@ -99,6 +98,32 @@ def test_each_fault_of_a_server_is_a_problem_and_exits_with_1(server, green, cha
     code, out, _ = green("--live", server.url, "--seconds", "0")
     assert code == 1
     assert words in out
+
+
+def test_policies_that_rest_since_the_signal_is_stale_say_so(server, green):
+    server.show(
+        status(
+            signal=signal_facts(view=grid_view(quality="stale")),
+            policies=(PolicyFacts("batch", "slo", active=False),),
+            settings={"carbon.on_stale": SettingFacts("off", "default")},
+        )
+    )
+    _, out, _ = green("--live", server.url, "--seconds", "0")
+    assert "decides nothing: the signal is not fresh (carbon.on_stale)" in " ".join(out.split())
+
+
+def test_an_idle_spin_is_not_ruled_out_where_an_engine_did_not_answer(server, green):
+    before, after = two_looks()
+    server.show(before, msgspec.structs.replace(after, silent_s=3.0))
+    code, out, _ = green("--live", server.url, "--seconds", "0.01")
+    assert code == 1
+    assert "idle_spin: an engine process did not answer" in out
+
+
+def test_processes_with_the_same_seams_share_a_line(server, green):
+    server.show(status(seams=tuple(SeamFacts("http", pid, ("a:B",)) for pid in (7, 8, 9))))
+    _, out, _ = green("--live", server.url, "--seconds", "0")
+    assert "http 7, 8, 9: a:B" in out
 
 
 def test_policies_that_somebody_switched_off_are_said_and_no_problem(server, green):
@@ -132,7 +157,7 @@ def test_settings_show_their_origin_and_defaults_only_when_asked_for(server, gre
 
 def test_secrets_in_settings_are_never_shown(server, green):
     settings = {
-        "carbon.url": SettingFacts("https://me:hunter2@example.org/x?y=1", "file"),
+        "carbon.url": SettingFacts("https://me:hunter2@example.org/x?y=1&Api-Key=hunter2", "file"),
         "policies.params": SettingFacts({"mine": {"api_key": "hunter2", "limit": 3}}, "file"),
     }
     server.show(status(settings=settings))
@@ -147,6 +172,12 @@ def test_control_characters_from_a_server_do_not_reach_the_terminal(server, gree
     server.show(status(faults=("\x1b[2Jgone",)))
     _, out, _ = green("--live", server.url, "--seconds", "0")
     assert "\x1b" not in out
+
+
+def test_a_time_beyond_any_calendar_is_shown_as_it_is(server, green):
+    server.show(status(signal=signal_facts(view=grid_view(observed_at_s=1e300))))
+    _, out, _ = green("--live", server.url, "--seconds", "0")
+    assert "observed 1e+300 s after 1970" in out
 
 
 # --- keys -----------------------------------------------------------------------------------
@@ -201,79 +232,6 @@ def test_a_file_without_a_key_is_an_error(green, tmp_path, content):
     code, _, err = green("--live", "http://127.0.0.1:1", "--api-key-file", tmp_path / "key")
     assert code == 2
     assert "--api-key-file" in err
-
-
-# --- what is no status ----------------------------------------------------------------------
-
-OLDER = b'greenserve_info{version="0.1.0",model="m"} 1\n'
-
-
-@pytest.mark.parametrize(
-    ("answers", "words"),
-    [
-        ({}, "without greenserve. Start it with --plugins green"),
-        ({"/metrics": (200, b"vllm:requests 1\n")}, "without greenserve"),
-        ({"/metrics": (200, OLDER)}, "runs greenserve 0.1.0, which has no status page"),
-        ({PAGE: (405, b"")}, "without greenserve"),
-        ({PAGE: (503, b'{"message": "not up"}')}, "no status yet (503)"),
-        ({PAGE: (500, b"boom")}, "answers 500: 'boom'"),
-        ({PAGE: (302, b"", ("Location", "https://else.where/"))}, "on to https://else.where/"),
-        ({PAGE: (200, b"<html>hello</html>")}, "answers no JSON: '<html>hello</html>'"),
-        ({PAGE: (200, b"")}, "answers no JSON: nothing"),
-        ({PAGE: (200, b"{}")}, "JSON that is no status"),
-        ({PAGE: (200, b"[1]")}, "JSON that is no status"),
-        ({PAGE: (200, b'{"greenserve_version": "9.9", "new": 1}')}, "runs greenserve 9.9"),
-    ],
-)
-def test_a_server_without_a_status_is_said_in_one_line(server, green, answers, words):
-    server.answers.update(answers)
-    code, out, err = green("--live", server.url)
-    assert (code, out) == (2, "")
-    assert words in err
-    assert err.count("\n") == 1
-    assert "Traceback" not in err
-
-
-def test_a_server_that_is_not_there_is_said_in_one_line(green):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    code, _, err = green("--live", f"http://user:pw@127.0.0.1:{port}")
-    assert code == 2
-    assert "No server can be reached" in err
-    assert "pw" not in err
-    assert err.count("\n") == 1
-
-
-def test_a_server_that_hangs_is_given_up(server, green, monkeypatch):
-    release = threading.Event()
-    monkeypatch.setattr(live, "TIMEOUT_S", 0.1)
-    server.answers[PAGE] = lambda headers: (release.wait(60), (200, b"{}"))[1]
-    code, _, err = green("--live", server.url)
-    release.set()
-    assert code == 2
-    assert "did not answer within 0.1 s" in err
-
-
-def test_an_answer_without_end_is_given_up(server, green, monkeypatch):
-    monkeypatch.setattr(live, "_MAX_BYTES", 1_000)
-    server.answers[PAGE] = (200, b"x" * 5_000)
-    code, _, err = green("--live", server.url)
-    assert code == 2
-    assert "does not come to an end" in err
-
-
-@pytest.mark.parametrize("url", ["127.0.0.1:8000", "ftp://host", "http://", "", "http://[::1"])
-def test_what_is_no_address_is_refused_with_an_example(green, url):
-    code, _, err = green("--live", url)
-    assert code == 2
-    assert "http://127.0.0.1:8000" in err
-
-
-@pytest.mark.parametrize("seconds", ["-1", "nan", "inf", "soon"])
-def test_a_wait_that_is_no_number_of_seconds_is_refused(green, seconds):
-    code, _, err = green("--live", "http://127.0.0.1:1", "--seconds", seconds)
-    assert code == 2
-    assert "number of seconds" in err
 
 
 def test_a_server_that_goes_away_between_the_looks_is_an_error(server, green):

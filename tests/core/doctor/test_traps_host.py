@@ -97,14 +97,22 @@ def test_nodes_are_not_judged_without_facts(server):
 
 def test_more_threads_than_cpus_are_found():
     found = find("omp_threads", served_by(worker(cpus=NODE_0, OMP_NUM_THREADS="64")))
-    assert "1 process(es) start 64 threads on 16 CPUs" in found.evidence
+    assert "1 process(es) start 64 threads on 16 CPU(s)" in found.evidence
     assert "OMP_NUM_THREADS" in found.remedy
 
 
 def test_processes_that_share_cpus_with_omp_num_threads_unset_are_found():
     found = find("omp_threads", served_by(worker(101), worker(102)))
-    assert "2 process(es) start 64 threads on 32 CPUs" in found.evidence
+    assert "2 process(es) start 64 threads on 32 CPU(s)" in found.evidence
     assert "unset in 2 of them" in found.evidence
+
+
+def test_workers_that_vllm_itself_put_on_one_cpu_are_told_to_name_cpus():
+    bound = {"VLLM_CPU_OMP_THREADS_BIND": "auto", "GOMP_CPU_AFFINITY": "0"}
+    found = find("omp_threads", served_by(worker(101, (0,), **bound), worker(102, (0,), **bound)))
+    assert "2 process(es) start 2 threads on 1 CPU(s)" in found.evidence
+    assert "VLLM_CPU_OMP_THREADS_BIND=0-15|16-31" in found.remedy
+    assert "Leave" not in found.remedy  # it was left at auto, and that is how they got there
 
 
 def test_threads_beyond_the_quota_of_a_container_are_found():
@@ -133,7 +141,7 @@ def test_threads_are_not_judged_where_vllm_sets_them_for_workers_that_are_not_se
 def test_workers_that_hide_their_variables_have_those_of_the_engine():
     told = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "64"}
     server = cpu_status(processes=(process_facts(environment=told), nameless()))
-    assert "1 process(es) start 64 threads on 32 CPUs" in find("omp_threads", server).evidence
+    assert "1 process(es) start 64 threads on 32 CPU(s)" in find("omp_threads", server).evidence
     assert "VLLM::Worker 101 on nodes [0, 1]" in find("numa", server).evidence
 
 

@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 
 import msgspec
 import pytest
@@ -45,13 +46,44 @@ def test_a_front_gets_the_answer_to_its_own_question(tmp_path, status):
     answering.join()
 
 
-def test_an_engine_that_does_not_answer_is_shown_as_it_last_was(tmp_path, status):
-    statusfile.answer(tmp_path, status, statusfile.ask(tmp_path))
-    assert statusfile.collect(tmp_path, statusfile.ask(tmp_path), wait_s=0.05) == status
+def test_an_engine_that_does_not_answer_is_shown_as_it_last_was_with_its_age(tmp_path, status):
+    asked = statusfile.ask(tmp_path)
+    old = msgspec.structs.replace(status, at_s=time.time() - 100.0)
+    statusfile.answer(tmp_path, old, asked)
+    assert statusfile.collect(tmp_path, asked, wait_s=0.0).silent_s == 0.0
+    os.utime(tmp_path / statusfile.ASK_FILE, ns=(asked + 1, asked + 1))
+    shown = statusfile.collect(tmp_path, asked + 1, wait_s=0.05)
+    assert shown.silent_s >= 100.0
+    assert msgspec.structs.replace(shown, silent_s=0.0) == old
+
+
+def test_one_silent_engine_among_several_is_told(tmp_path, status):
+    asked = statusfile.ask(tmp_path)
+    info = msgspec.structs.replace(status.engine.info, engine_index=1)
+    other = msgspec.structs.replace(status, engine=EngineFacts(info))
+    statusfile.answer(tmp_path, other, asked)
+    os.utime(tmp_path / statusfile.ASK_FILE, ns=(asked + 1, asked + 1))
+    statusfile.answer(tmp_path, status, asked + 1)
+    assert statusfile.collect(tmp_path, asked + 1, wait_s=0.05).silent_s > 0
+
+
+def test_an_answer_from_before_the_clock_was_set_back_does_not_pass_for_a_new_one(tmp_path, status):
+    asked = statusfile.ask(tmp_path)
+    statusfile.answer(tmp_path, status, asked)
+    back = asked - 3_600 * 10**9
+    os.utime(tmp_path / statusfile.ASK_FILE, ns=(back, back))
+    assert statusfile.collect(tmp_path, back, wait_s=0.05).silent_s > 0
+    statusfile.answer(tmp_path, status, back)
+    assert statusfile.collect(tmp_path, back, wait_s=5.0).silent_s == 0.0
+
+
+def test_a_run_folder_that_is_gone_is_said_with_what_to_do(tmp_path):
+    with pytest.raises(GreenError, match=r"cannot be asked: No such file.*restart the server"):
+        statusfile.ask(tmp_path / "swept")
 
 
 def test_without_any_answer_it_is_said(tmp_path):
-    with pytest.raises(GreenError, match="No engine process has answered yet"):
+    with pytest.raises(GreenError, match="No engine process has answered"):
         statusfile.collect(tmp_path, statusfile.ask(tmp_path), wait_s=0.05)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -17,7 +19,7 @@ from green_core.activation import activate, deactivate
 from green_core.errors import GreenError
 from vllm_green import front, status
 from vllm_green.cli import MIDDLEWARE
-from vllm_green.status import PATH
+from vllm_green.status import PATH, StatusPage
 
 
 @pytest.fixture
@@ -71,6 +73,34 @@ def test_vllms_api_key_guards_the_page(client, published, key) -> None:
     assert "profile" not in refused.text
     answer = guarded.get(PATH, headers={"Authorization": "Bearer secret"})
     assert answer.json() == {"profile": "measure"}
+
+
+def test_requests_at_once_share_one_question_and_the_next_asks_anew(client, monkeypatch) -> None:
+    release, asked = threading.Event(), []
+
+    def slow() -> bytes:
+        asked.append(1)
+        release.wait(30)
+        return b"{}"
+
+    monkeypatch.setattr(status, "frontend", lambda: SimpleNamespace(status=slow))
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def storm() -> None:
+        page = StatusPage()
+        waiting = [asyncio.create_task(page({}, None, send)) for _ in range(20)]
+        await asyncio.sleep(0)
+        release.set()
+        await asyncio.gather(*waiting)
+        assert len(asked) == 1
+        await page({}, None, send)
+
+    asyncio.run(storm())
+    assert len(asked) == 2
+    assert [message["status"] for message in sent if "status" in message] == [200] * 21
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])

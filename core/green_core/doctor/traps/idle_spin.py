@@ -21,10 +21,8 @@ def find(status: Status, earlier: Status | None) -> Finding | NotChecked | None:
         return NotChecked(
             TRAP, "it takes two looks at a running server (--live, --seconds above 0)"
         )
-    if not _is_idle(status, earlier):
-        return NotChecked(TRAP, "the engine was at work between the two looks")
-    if earlier.load.until_s - earlier.load.last_step_s < AFTER_WORK_S:
-        return NotChecked(TRAP, "the engine was at work just before the first look")
+    if why := _not_idle(status, earlier):
+        return NotChecked(TRAP, why)
     before = {(process.pid, process.started_s): process for process in earlier.processes}
     pairs = [(before[key], p) for p in status.processes if (key := (p.pid, p.started_s)) in before]
     pairs = [(then, now) for then, now in pairs if now.at_s - then.at_s >= MIN_APART_S]
@@ -49,11 +47,17 @@ def find(status: Status, earlier: Status | None) -> Finding | NotChecked | None:
     )
 
 
-def _is_idle(status: Status, earlier: Status) -> bool:
-    """Held requests do not count: they take no CPU."""
+def _not_idle(status: Status, earlier: Status) -> str:
+    """Why the engine is not known to have idled. Held requests do not count: they take no CPU."""
+    if status.silent_s or earlier.silent_s:
+        return "an engine process did not answer, so what it does is not known"
     now, then = status.load, earlier.load
     queued = now.running + now.waiting + then.running + then.waiting
-    return not queued and (now.steps, now.requests) == (then.steps, then.requests)
+    if queued or (now.steps, now.requests) != (then.steps, then.requests):
+        return "the engine was at work between the two looks"
+    if then.until_s - then.last_step_s < AFTER_WORK_S:
+        return "the engine was at work just before the first look"
+    return ""
 
 
 def _cores(then: ProcessFacts, now: ProcessFacts) -> float:

@@ -35,7 +35,7 @@ def find(status: Status, earlier: Status | None) -> Finding | NotChecked | None:
         status,
         trap=TRAP,
         title="more OpenMP threads than CPUs",
-        evidence=f"{len(counted)} process(es) start {threads} threads on {cpus} CPUs{quota}; "
+        evidence=f"{len(counted)} process(es) start {threads} threads on {cpus} CPU(s){quota}; "
         f"{told}",
         remedy=remedy("omp", engine),
         estimate="cannot be told in advance: set it and compare joules per token in the ledger",
