@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import signal
 import socket
 import ssl
 import subprocess
@@ -318,6 +319,9 @@ def main(arguments: list[str] | None = None) -> int:
 
     parser = argparse.ArgumentParser(prog="python -m green_core.testing.carbon_api")
     parser.add_argument("--port", type=int, default=8123, help="port on the loopback")
+    # A shell's background job starts with SIGINT ignored, and Python leaves that as it is.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     with CarbonApi(parser.parse_args(arguments).port) as api:
         serve_all(api)
         print(f'made-up values at carbon.url = "{api.url}"; stop with Ctrl-C', flush=True)

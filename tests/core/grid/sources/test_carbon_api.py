@@ -80,7 +80,8 @@ def test_closing_ends_what_hangs():
             httpx.get(api.url, timeout=0.1, trust_env=False)
 
 
-def test_from_the_command_line_it_serves_all_services(monkeypatch):
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_from_the_command_line_it_serves_all_services(monkeypatch, stop):
     command = [sys.executable, "-m", "green_core.testing.carbon_api", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -95,5 +96,8 @@ def test_from_the_command_line_it_serves_all_services(monkeypatch):
             assert source.fetch(1_790_000_100.0).history
             source.close()
         finally:
-            process.send_signal(signal.SIGINT)
-            assert process.wait(PATIENCE_S) == 0
+            process.send_signal(stop)
+            try:
+                assert process.wait(PATIENCE_S) == 0
+            finally:
+                process.kill()
