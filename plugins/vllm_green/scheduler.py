@@ -211,6 +211,7 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
         stopper.results = args[0] if args else kwargs.get("model_runner_output")
         outputs = super().update_from_output(scheduler_output, *args, **kwargs)
         started = time.perf_counter()
+        self._green_cost_s += stopper.take_cost_s()
         stopper.results = None
         for client_outputs in outputs.values():
             stopper.hide(client_outputs.outputs)

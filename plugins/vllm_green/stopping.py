@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -48,6 +49,7 @@ class Stopper:
         self._watches: dict[str, Watch] = {}
         self._hidden: set[str] = set()  # those whose logprobs no client asked for
         self._faults = Faults()
+        self._cost_s = 0.0
         self.results: Any = None
 
     @functools.cached_property
@@ -82,20 +84,28 @@ class Stopper:
 
     def reason(self, request: Any, new_token_ids: Sequence[int]) -> str | None:
         """The stop reason if the answer is to end here; call once its new tokens are in it."""
+        watch = self._watches.get(request.request_id)
+        if watch is None:
+            return None
+        started = time.perf_counter()
         try:
-            return self._reason(request, new_token_ids) if self._watches else None
+            return self._reason(watch, request, new_token_ids)
         except Exception:
             self._fail(request.request_id)
             return None
+        finally:
+            self._cost_s += time.perf_counter() - started
+
+    def take_cost_s(self) -> float:
+        """What looking has cost the engine's thread since the last call."""
+        cost_s, self._cost_s = self._cost_s, 0.0
+        return cost_s
 
     def _fail(self, request_id: str) -> None:
         self._faults.note("stopping early")
         self.drop(request_id)
 
-    def _reason(self, request: Any, new_token_ids: Sequence[int]) -> str | None:
-        watch = self._watches.get(request.request_id)
-        if watch is None:
-            return None
+    def _reason(self, watch: Watch, request: Any, new_token_ids: Sequence[int]) -> str | None:
         if watch.exits.needs.logprobs:
             self._take_logprobs(watch, request.request_id, len(new_token_ids))
         if request.num_output_tokens < watch.next_look:
