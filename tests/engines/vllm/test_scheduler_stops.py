@@ -19,6 +19,7 @@ from vllm.v1.core.sched.utils import check_sequence_repetition
 from vllm.v1.outputs import LogprobsLists
 
 from green_core import ConfigError, ExitNeeds
+from green_core.exits import Exits
 from green_core.policies.token_stop import TokenStop, ends_in_loop
 from green_core.testing.policies import ScriptedExit, stop_after
 from vllm_green.stopping import Stopper
@@ -180,6 +181,33 @@ def test_a_policy_that_needs_no_log_probabilities_has_none_computed() -> None:
         assert request.sampling_params.logprobs is None
         run(Loop(scheduler))
     assert all(view.logprobs == () for view in policy.views)
+
+
+def test_what_runs_follows_an_edited_config() -> None:
+    """Another policy takes over; without one, nobody is looked at any more."""
+    first = ScriptedExit(lambda view: None)
+    with green_scheduler({"policies.exit": "mine"}, plugins={"mine": first}) as scheduler:
+        scheduler.add_request(asking("r"))
+        loop, decisions = Loop(scheduler), scheduler.green._decisions
+        for _ in range(20):
+            loop.step()
+        decisions.exits = Exits(
+            "other",
+            ScriptedExit(stop_after(1)),
+            shadow=False,
+            budget_s=5.0,
+            is_stock=lambda: False,
+            on_trip=lambda reason: None,
+        )
+        run(loop)
+        assert loop.account("r")["early_stop"]["policy"] == "other"
+        scheduler.add_request(asking("s", max_tokens=60))
+        for _ in range(3):
+            loop.step()
+        decisions.exits.guard.close()
+        decisions.exits = None
+        run(loop)
+        assert len(loop.text("s")) == 60
 
 
 def test_of_several_tokens_a_step_each_has_its_own_log_probability() -> None:
