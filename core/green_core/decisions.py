@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from green_core.config import GreenConfig
+from green_core.exits import Exits
 from green_core.guard import Guard
 from green_core.manager import GreenManager
 from green_core.policies.shadow import Shadow, ShadowReport
@@ -30,13 +32,18 @@ _STOCK_ADMITS: tuple[Admission, ...] = ()  # shorter than asked: the rest is adm
 
 
 class Decisions:
-    """The batch and admission decisions of one process under one config.
+    """The batch, admission and exit decisions of one process under one config.
 
-    ``on_trip`` is told (family, policy, reason) once when a policy is switched off.
+    ``on_trip`` is told (family, policy, reason) once when a policy is switched off; ``is_stock``
+    tells the exit policy's worker whether policies are off for now.
     """
 
     def __init__(
-        self, manager: GreenManager, *, on_trip: Callable[[str, str, str], None] | None = None
+        self,
+        manager: GreenManager,
+        *,
+        on_trip: Callable[[str, str, str], None] | None = None,
+        is_stock: Callable[[], bool] = lambda: False,
     ) -> None:
         self.config: GreenConfig = manager.config
         self._on_trip = on_trip
@@ -50,6 +57,9 @@ class Decisions:
             policy = manager.policy(family) if enabled else None
             if policy is not None:
                 self._guards[family] = self._guard(family, policy, stock, valid)
+        self.exits = self._exits(manager, is_stock) if enabled else None
+        if self.exits is not None:
+            self._guards["exit"] = self.exits.guard
         self._batch = self._guards.get("batch")
         self._admission = self._guards.get("admission")
 
@@ -94,7 +104,10 @@ class Decisions:
 
     def shadow_reports(self) -> dict[str, ShadowReport]:
         """What shadowed policies would have done, by family."""
-        return {family: shadow.report() for family, shadow in self._shadows.items()}
+        reports = {family: shadow.report() for family, shadow in self._shadows.items()}
+        if self.exits is not None and self.exits.shadow:
+            reports["exit"] = self.exits.report()
+        return reports
 
     def trip(self, family: str, reason: str) -> None:
         """Switch a policy off from outside (the progress watchdog)."""
@@ -119,19 +132,32 @@ class Decisions:
             policy = self._shadows[family] = Shadow(family, policy, one, self.config.carbon.state)
         if family == "admission":
             policy = _for_all(policy)
-
-        def tripped(reason: str) -> None:
-            if self._on_trip is not None:
-                self._on_trip(family, name, reason)
-
         return Guard(
             name,
             policy,
             stock=stock,
             valid=valid,
             budget_s=self.config.policies.budget_ms / 1e3,
-            on_trip=tripped,
+            on_trip=partial(self._tripped, family, name),
         )
+
+    def _exits(self, manager: GreenManager, is_stock: Callable[[], bool]) -> Exits | None:
+        policy = manager.policy("exit")
+        if policy is None:
+            return None
+        policies = self.config.policies
+        return Exits(
+            policies.exit,
+            policy,
+            shadow="exit" in policies.shadow,
+            budget_s=policies.budget_ms / 1e3,
+            is_stock=is_stock,
+            on_trip=partial(self._tripped, "exit", policies.exit),
+        )
+
+    def _tripped(self, family: str, name: str, reason: str) -> None:
+        if self._on_trip is not None:
+            self._on_trip(family, name, reason)
 
     def _bounded(self, answer: Admission, request: RequestView) -> Admission:
         """No policy may hold past the configured bounds."""

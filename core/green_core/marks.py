@@ -1,8 +1,9 @@
-"""Marks: what a client says about its request (urgency, deadline, tenant), and who may say it.
+"""Marks: what a client says about its request, and who may say it.
 
 Sources, the first wins: headers ``X-Green-Class``, ``X-Green-Deadline-S``, ``X-Green-Tenant``
-(a gateway can set and strip them); body fields ``green_class``, ``green_deadline_s``,
-``green_tenant`` among the engine's extra arguments; ``service_tier: "flex"``.
+and ``X-Green-Stop`` (a gateway can set and strip them); body fields ``green_class``,
+``green_deadline_s``, ``green_tenant`` and ``green_stop`` among the engine's extra arguments;
+``service_tier: "flex"``.
 """
 
 from __future__ import annotations
@@ -22,17 +23,34 @@ from green_core.values import URGENCIES, Urgency
 # Key under which marks and accounts travel beside the engine's own fields between processes.
 WIRE_KEY = "greenserve"
 MAX_TENANT_LENGTH = 128
-_HEADERS = {"x-green-class": "class", "x-green-deadline-s": "deadline", "x-green-tenant": "tenant"}
+_HEADERS = {
+    "x-green-class": "class",
+    "x-green-deadline-s": "deadline",
+    "x-green-tenant": "tenant",
+    "x-green-stop": "stop",
+}
 _HEADER_PREFIX = "x-green-"
-_FIELDS = {"green_class": "class", "green_deadline_s": "deadline", "green_tenant": "tenant"}
+_FIELDS = {
+    "green_class": "class",
+    "green_deadline_s": "deadline",
+    "green_tenant": "tenant",
+    "green_stop": "stop",
+}
+# Some engines turn a JSON true among their extra arguments into a number.
+_SWITCH = {"on": True, "true": True, "1": True, "1.0": True}
+_SWITCH |= {"off": False, "false": False, "0": False, "0.0": False}
 
 
 class Marks(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Checked marks; ``None`` where the client said nothing. ``deadline_s`` counts from arrival."""
+    """Checked marks; ``None`` where the client said nothing. ``deadline_s`` counts from arrival.
+
+    ``stop``: whether an exit policy may end the answer early.
+    """
 
     urgency: Urgency | None = None
     deadline_s: float | None = None
     tenant: str | None = None
+    stop: bool | None = None
 
     def over(self, weaker: Marks) -> Marks:
         """These marks, completed by ``weaker`` ones."""
@@ -40,6 +58,7 @@ class Marks(msgspec.Struct, frozen=True, omit_defaults=True):
             self.urgency if self.urgency is not None else weaker.urgency,
             self.deadline_s if self.deadline_s is not None else weaker.deadline_s,
             self.tenant if self.tenant is not None else weaker.tenant,
+            self.stop if self.stop is not None else weaker.stop,
         )
 
 
@@ -107,16 +126,18 @@ class MarkReader:
 
     def _marks(self, found: Mapping[str, tuple[str, Any]]) -> Marks:
         allowed = {kind: pair for kind, pair in found.items() if kind in self._config.allow}
-        urgency = deadline_s = tenant = None
+        urgency = deadline_s = tenant = stop = None
         if "class" in allowed:
             urgency = _urgency(*allowed["class"])
         if "deadline" in allowed:
             deadline_s = self._deadline(*allowed["deadline"])
         if "tenant" in allowed:
             tenant = _tenant(*allowed["tenant"])
+        if "stop" in allowed:
+            stop = _switch(*allowed["stop"])
         if urgency is None and deadline_s is not None:
             urgency = "flex"  # a deadline is what makes a request tolerant
-        return Marks(urgency, deadline_s, tenant)
+        return Marks(urgency, deadline_s, tenant, stop)
 
     def _deadline(self, name: str, value: Any) -> float:
         try:
@@ -149,6 +170,13 @@ def _tenant(name: str, value: Any) -> str:
             name, f"must be 1 to {MAX_TENANT_LENGTH} printable characters, not {text[:40]!r}"
         )
     return text
+
+
+def _switch(name: str, value: Any) -> bool:
+    found = _SWITCH.get(str(value).lower())
+    if found is None:
+        raise MarkError(name, f"{value!r} is neither on nor off", remedy='Send "on" or "off"')
+    return found
 
 
 def _capitals(header: str) -> str:

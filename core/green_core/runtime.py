@@ -24,6 +24,7 @@ from green_core.config import GreenConfig, Resolved
 from green_core.decisions import Decisions
 from green_core.doctor.facts import EngineFacts
 from green_core.errors import GreenError
+from green_core.exits import Exits
 from green_core.export.runfiles import METRICS_FOLDER
 from green_core.faults import Faults
 from green_core.grid.build import build_signal
@@ -33,17 +34,8 @@ from green_core.reloading import LiveConfig
 from green_core.signal_watch import SignalWatch
 from green_core.switch import is_off
 from green_core.telling import Teller
-from green_core.values import (
-    Admission,
-    Admit,
-    BatchPlan,
-    EngineInfo,
-    QueueView,
-    RequestFacts,
-    RequestRecord,
-    RequestView,
-    StepView,
-)
+from green_core.values import EngineInfo, RequestFacts, RequestRecord
+from green_core.values.serving import Admission, Admit, BatchPlan, QueueView, RequestView, StepView
 from green_core.watch import Watcher, folders_of
 
 logger = logging.getLogger("greenserve")
@@ -127,7 +119,7 @@ class Runtime:
             now_s=now_s,
         )
         self._manager.configure(engine)
-        self._decisions = Decisions(self._manager, on_trip=self._tripped)
+        self._decisions = self._decisions_of(self._manager)
         self._power = PowerRun(engine, self._tripped)
         self._power.follow(self._manager)
         self._off = is_off(resolved.file, run_dir)
@@ -167,6 +159,11 @@ class Runtime:
     def decides(self) -> bool:
         """Whether an admission policy wants to be asked, be it in shadow."""
         return self._decisions.decides and not self.is_stock
+
+    @property
+    def exits(self) -> Exits | None:
+        """Early stops, where a policy decides on them; switch and signal are heeded inside."""
+        return self._decisions.exits
 
     @property
     def is_stock(self) -> bool:
@@ -351,6 +348,9 @@ class Runtime:
 
     # --- change and failure -------------------------------------------------------------
 
+    def _decisions_of(self, manager: GreenManager) -> Decisions:
+        return Decisions(manager, on_trip=self._tripped, is_stock=lambda: self.is_stock)
+
     def _grid_changed(self) -> None:
         """From the signal's own thread."""
         self._grid_is_news = True
@@ -375,7 +375,7 @@ class Runtime:
             return
         try:
             manager = GreenManager(fresh.config, self._plugins)
-            decisions = Decisions(manager, on_trip=self._tripped)
+            decisions = self._decisions_of(manager)
             manager.policy("power")
         except GreenError as error:
             self._live.refuse(error)

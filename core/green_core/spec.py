@@ -94,7 +94,12 @@ def green_kv_policy(config: GreenConfig, params: Mapping[str, Any]) -> KVPolicy 
 
 @hookspec(firstresult=True)
 def green_exit_policy(config: GreenConfig, params: Mapping[str, Any]) -> ExitPolicy | None:
-    """Answer ``(Progress) -> ExitReason | None``; sees committed tokens only."""
+    """Answer ``(Progress) -> ExitReason | None``; sees committed tokens only.
+
+    Called every ``needs.every_tokens`` of a request that asked for it, never before its
+    ``min_tokens`` (see ``ExitNeeds``). It runs beside the step: what it says of one look is
+    carried out at the request's next one.
+    """
 
 
 @hookspec(firstresult=True)

@@ -11,7 +11,16 @@ from green_core.config import GreenConfig
 from green_core.export.usage import to_wire
 from green_core.marks import WIRE_KEY, Marks
 from green_core.runtime import Runtime
-from green_core.values import RequestFacts, RequestRecord, RequestView, Urgency
+from green_core.values import EarlyStop, RequestFacts, RequestRecord, RequestView, Urgency
+
+
+class EndedEarly(msgspec.Struct, frozen=True):
+    """An exit policy's verdict on a request, and how many tokens it had when that took effect."""
+
+    policy: str
+    reason: str
+    tokens: int
+    shadow: bool
 
 
 class Account(msgspec.Struct):
@@ -30,6 +39,7 @@ class Account(msgspec.Struct):
     first_scheduled_s: float | None = None
     held_s: float = 0.0
     cached_tokens: int = 0
+    ended_early: EndedEarly | None = None
 
     def facts(self, request_id: str, now_s: float, reason: str) -> RequestFacts:
         """The account as of now."""
@@ -46,7 +56,18 @@ class Account(msgspec.Struct):
             cached_tokens=self.cached_tokens,
             output_tokens=self.request.num_output_tokens,
             finish_reason=reason,
+            early_stop=self._early_stop(),
         )
+
+    def _early_stop(self) -> EarlyStop | None:
+        ended = self.ended_early
+        if ended is None:
+            return None
+        if ended.shadow:
+            saved = self.request.num_output_tokens - ended.tokens
+        else:  # against a limit that nobody named there is nothing to be saved
+            saved = 0 if self.open_ended else self.max_tokens - ended.tokens
+        return EarlyStop(ended.policy, ended.reason, max(saved, 0), shadow=ended.shadow)
 
 
 def open_account(

@@ -44,7 +44,7 @@ def start_runtime(
         anchor_s=anchor_s(),
         plugins=plugins,
         clock=clock,
-        check=functools.partial(_check, parallel=config.parallel_config),
+        check=functools.partial(_check, engine=config),
         facts=_facts(config, scheduler, info),
     )
     prove_live(
@@ -145,12 +145,20 @@ def _kv_bytes_per_token(kv_cache_config: Any) -> float:
     return total
 
 
-def _check(config: GreenConfig, *, parallel: Any) -> None:
+def _check(config: GreenConfig, *, engine: Any) -> None:
     """What this engine cannot do. With data parallelism one unfinished request makes idle ranks
-    run dummy batches, so long holds are refused.
+    run dummy batches, so long holds are refused. Logits are no log probabilities.
     """
     require_levers(config, SERVED)
-    bounds = config.admission
+    mode = engine.model_config.logprobs_mode
+    require(
+        not config.policies.exit or mode.endswith("logprobs"),
+        "policies.exit",
+        f"is {config.policies.exit!r}, but with --logprobs-mode {mode} this engine computes no "
+        "log probabilities, which exit policies go by",
+        "Use raw_logprobs or processed_logprobs, or choose no exit policy",
+    )
+    bounds, parallel = config.admission, engine.parallel_config
     require(
         parallel.data_parallel_size <= 1
         or not config.policies.admission

@@ -18,6 +18,7 @@ from green_core.errors import MarkError
 from green_core.faults import Faults
 from green_core.frontend import Frontend
 from green_core.marks import WIRE_KEY, Marks
+from green_core.values import STOP_PREFIX
 
 Original = Callable[..., Any]
 faults = Faults()
@@ -73,9 +74,32 @@ def wrap_to_sampling_params(original: Original) -> Original:
             fields = reader.from_fields(getattr(self, "vllm_xargs", None))
             tier = reader.from_tier(getattr(self, "service_tier", None))
             found.marks = found.marks.over(fields).over(tier)
+        if getattr(self, "tools", None) and getattr(self, "tool_choice", None) != "none":
+            # Half a call is no call. The engine does not know of tools, so it is told here.
+            found.marks = msgspec.structs.replace(found.marks, stop=False)
         return original(self, *args, **kwargs)
 
     return to_sampling_params
+
+
+def wrap_to_beam_search_params(original: Original) -> Original:
+    """Refuse what cannot be had: beams end together, and are chosen by their whole length."""
+
+    def to_beam_search_params(self: Any, *args: Any, **kwargs: Any) -> Any:
+        found = answer()
+        marks = found.marks
+        if found.may_mark:
+            fields = frontend().reader.from_fields(getattr(self, "vllm_xargs", None))
+            marks = marks.over(fields)
+        if marks.stop:
+            raise MarkError(
+                "green_stop",
+                "beam search cannot be stopped early",
+                remedy='Leave out X-Green-Stop and green_stop, or "use_beam_search"',
+            )
+        return original(self, *args, **kwargs)
+
+    return to_beam_search_params
 
 
 def wrap_add_request(original: Original) -> Original:
@@ -134,6 +158,9 @@ def wrap_process_outputs(original: Original) -> Original:
 def _take_accounts(states: Any, outputs: Any) -> dict[str, Answer]:
     answers: dict[str, Answer] = {}
     for output in outputs:
+        reason = output.stop_reason
+        if reason is not None and str(reason).startswith(STOP_PREFIX):
+            _keep_last_token(states.get(output.request_id))
         parameters = output.kv_transfer_params
         if not parameters or WIRE_KEY not in parameters:
             continue
@@ -145,6 +172,14 @@ def _take_accounts(states: Any, outputs: Any) -> dict[str, Answer]:
             found.records[output.request_id] = record
             answers[state.external_req_id] = found
     return answers
+
+
+def _keep_last_token(state: Any) -> None:
+    """vLLM leaves the token that stopped an answer out of its text; ours is one of the text."""
+    detokenizer = getattr(state, "detokenizer", None)
+    if detokenizer is not None:
+        update = detokenizer.update
+        detokenizer.update = lambda new_token_ids, stop_terminated: update(new_token_ids, False)
 
 
 def _usage(done: Answer) -> dict[str, Any] | None:

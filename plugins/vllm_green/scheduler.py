@@ -15,8 +15,9 @@ from green_core.faults import Faults
 from green_core.holding import HoldTable
 from green_core.runtime import Runtime
 from green_core.values import Hold, QueueView
-from vllm_green.account import may_be_held, request_view
+from vllm_green.account import may_be_held, read_marks, request_view
 from vllm_green.meter import StepMeter
+from vllm_green.stopping import Stopper, end_here
 
 if TYPE_CHECKING:
     EngineScheduler: Any
@@ -42,6 +43,11 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
         self._green_core: Any = None  # the EngineCoreProc, once it is built
         self._green_holds: HoldTable[Any] = HoldTable(self.green)
         self._green_meter = StepMeter(self.green, self.max_model_len)
+        self._green_stopper = Stopper(
+            self.green,
+            self.structured_output_manager,
+            self.vllm_config.model_config.logprobs_mode,
+        )
         self._green_limits: tuple[int, int] = (
             self.max_num_active_reqs,
             self.max_num_scheduled_tokens,
@@ -81,6 +87,7 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
 
     def _green_admit(self, request: Any) -> Hold | None:
         account = self._green_meter.open(request)
+        self._green_stopper.open(request, account, read_marks(request).stop)
         if request.prompt_token_ids:  # none where the client sent embeddings
             self.green.note_prompt(request.prompt_token_ids)
         if account.urgency == "interactive" or not self.green.decides or not may_be_held(request):
@@ -127,6 +134,7 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
             if request_id in self._green_holds:
                 account.held_s += self._green_holds.drop(request_id, now_s, "abort")
             self._green_meter.close(request_id, str(request.get_finished_reason()))
+            self._green_stopper.close(request_id)
         if len(self._green_holds) != held:
             self._green_show_held()
 
@@ -199,8 +207,14 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
 
     def update_from_output(self, scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
         """Let the engine update, then price the step and put accounts into finished answers."""
+        stopper = self._green_stopper
+        stopper.results = args[0] if args else kwargs.get("model_runner_output")
         outputs = super().update_from_output(scheduler_output, *args, **kwargs)
         started = time.perf_counter()
+        self._green_cost_s += stopper.take_cost_s()
+        stopper.results = None
+        for client_outputs in outputs.values():
+            stopper.hide(client_outputs.outputs)
         try:
             if self._green_meter.price(scheduler_output, self._green_cost_s):
                 self._green_cost_s = 0.0
@@ -210,6 +224,20 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
             self._green_fail()
         self._green_cost_s += time.perf_counter() - started
         return outputs
+
+    def _update_request_with_output(
+        self, request: Any, new_token_ids: list[int], *args: Any, **kwargs: Any
+    ) -> tuple[list[int], bool]:
+        """Take committed tokens in, then end the answer if an exit policy has said so."""
+        new_token_ids, stopped = super()._update_request_with_output(
+            request, new_token_ids, *args, **kwargs
+        )
+        if stopped:
+            self._green_stopper.drop(request.request_id)
+        elif reason := self._green_stopper.reason(request, new_token_ids):
+            end_here(request, reason)
+            stopped = True
+        return new_token_ids, stopped
 
     def shutdown(self) -> None:
         """Close every account and the books, within two seconds."""

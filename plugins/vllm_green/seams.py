@@ -41,14 +41,20 @@ def wrap_busy_loop(original: Callable[..., Any]) -> Callable[..., Any]:
     return run_busy_loop
 
 
-def _relied_on(method: str, params: tuple[str, ...], reason: str) -> Seam:
+def _relied_on(
+    method: str,
+    params: tuple[str, ...],
+    reason: str,
+    *hooks: str,
+    removal: str = "vLLM offers a scheduler hook or a stable scheduler interface",
+) -> Seam:
     return Seam(
         target=f"{_SCHEDULER}.{method}",
         reason=reason,
-        removal="vLLM offers a scheduler hook or a stable scheduler interface",
+        removal=removal,
         where=("engine",),
         params=params,
-        hooks=("green_batch_policy", "green_admission_policy"),
+        hooks=hooks or ("green_batch_policy", "green_admission_policy"),
     )
 
 
@@ -103,6 +109,13 @@ def table() -> SeamTable:
                 "abort held requests, close accounts",
             ),
             _relied_on("_preempt_request", ("self", "request"), "count preemptions"),
+            _relied_on(
+                "_update_request_with_output",
+                ("self", "request", "new_token_ids", "is_stale"),
+                "end an answer early, once its new tokens are committed",
+                "green_exit_policy",
+                removal="vLLM lets plugins add stop criteria to its own check",
+            ),
             _relied_on("shutdown", ("self",), "close accounts and books"),
             _relied_on("get_request_counts", ("self",), "held requests count as waiting"),
             _relied_on("has_requests", ("self",), "held requests must not spin the loop"),
@@ -199,6 +212,22 @@ def table() -> SeamTable:
                     ("chat_completion", "ChatCompletionRequest"),
                     ("completion", "CompletionRequest"),
                     ("responses", "ResponsesRequest"),
+                )
+            ),
+            *(
+                Seam(
+                    target=f"vllm.entrypoints.openai.{module}.protocol:{name}"
+                    ".to_beam_search_params",
+                    reason="refuse an early stop of beam search, while 400 is possible",
+                    removal="vLLM removes beam search from its server",
+                    where=("http",),
+                    params=("self",),
+                    wrap=front.wrap_to_beam_search_params,
+                    hooks=("green_exit_policy",),
+                )
+                for module, name in (
+                    ("chat_completion", "ChatCompletionRequest"),
+                    ("completion", "CompletionRequest"),
                 )
             ),
         ],

@@ -7,7 +7,7 @@ from green_core.errors import EngineUnsupported
 # Verified with a real server (CPU build). Same seams, same tests: add a version only after that.
 VERIFIED = ("0.32.0",)
 # Policy families with a lever in this pack.
-SERVED = ("batch", "admission", "power")
+SERVED = ("batch", "admission", "exit", "power")
 
 
 def engine_version() -> str:

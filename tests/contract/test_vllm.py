@@ -17,6 +17,7 @@ from green_core.testing.contract import (
     AccountingContract,
     Answered,
     DecisionContract,
+    ExitContract,
     HoldingContract,
 )
 from green_core.testing.doubles import ScriptedClock
@@ -66,6 +67,7 @@ class VllmDouble:
             stop_after=stop_after,
             marks=msgspec.to_builtins(marks),
             arrival_s=self._clock.wall(),
+            ignore_eos=False,
         )
         self._scheduler.add_request(request)
 
@@ -123,7 +125,7 @@ class _Core:
 
 
 @pytest.mark.parametrize("ahead", [0, 1], ids=["sync", "async"], scope="class")
-class TestVllm(HoldingContract, DecisionContract, AccountingContract):
+class TestVllm(HoldingContract, DecisionContract, ExitContract, AccountingContract):
     @pytest.fixture(autouse=True)
     def _mode(self, ahead: int) -> None:
         self._ahead = ahead

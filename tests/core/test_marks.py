@@ -77,3 +77,32 @@ def test_callers_are_told_by_address_or_key():
 def test_a_config_that_would_never_match_is_refused(marks):
     with pytest.raises(ConfigError, match=r"marks\."):
         MarkReader(marks)
+
+
+@pytest.mark.parametrize(
+    ("value", "stop"),
+    [
+        *((value, True) for value in ("on", "True", True, 1, 1.0)),
+        *((value, False) for value in ("off", "false", False, 0, 0.0)),
+    ],
+)
+def test_an_early_stop_is_asked_for_or_refused_in_any_usual_word(value, stop):
+    assert READER.from_fields({"green_stop": value}).stop is stop
+    assert READER.from_headers([("X-Green-Stop", str(value))]).stop is stop
+
+
+@pytest.mark.parametrize("value", ["maybe", "", None, 2, [True]])
+def test_an_early_stop_that_is_neither_is_refused_by_name(value):
+    with pytest.raises(MarkError, match="green_stop"):
+        READER.from_fields({"green_stop": value})
+
+
+def test_a_gateway_that_refuses_early_stops_wins_and_who_says_nothing_asks_for_nothing():
+    off = READER.from_headers([("X-Green-Stop", "off")])
+    assert off.over(READER.from_fields({"green_stop": True})).stop is False
+    assert READER.from_fields({}).stop is None
+
+
+def test_an_early_stop_that_is_not_allowed_is_ignored():
+    reader = MarkReader(MarksConfig(allow=("tenant",)))
+    assert reader.from_headers([("X-Green-Stop", "on")]).stop is None

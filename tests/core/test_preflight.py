@@ -20,9 +20,9 @@ def test_the_default_and_every_profiles_policies_pass():
 
 
 def test_a_policy_without_a_lever_is_refused():
-    """FIELD P21; P14: nothing can stop a request early, min_tokens or not, before it is built."""
-    config = GreenConfig(policies=PoliciesConfig(exit="slo"))
-    with pytest.raises(ConfigError, match=r"policies\.exit: .*no lever for exit policies"):
+    """FIELD P21."""
+    config = GreenConfig(policies=PoliciesConfig(kv="slo"))
+    with pytest.raises(ConfigError, match=r"policies\.kv: .*no lever for kv policies"):
         check(config, served=SERVED)
 
 

@@ -99,7 +99,12 @@ class AdmissionConfig(Table, frozen=True):
 class MarksConfig(Table, frozen=True):
     """Who may mark requests, and with what. Callers not allowed have their marks ignored."""
 
-    allow: tuple[Literal["class", "deadline", "tenant"], ...] = ("class", "deadline", "tenant")
+    allow: tuple[Literal["class", "deadline", "tenant", "stop"], ...] = (
+        "class",
+        "deadline",
+        "tenant",
+        "stop",
+    )
     callers: tuple[str, ...] = ("any",)  # "any", CIDR blocks, or "key:SHA256" of a bearer token
     default_tenant: str = "default"
     max_deadline_s: float = 7 * 86_400.0

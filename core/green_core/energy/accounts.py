@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from green_core.energy.model import StepCost
 from green_core.values import (
     JOULES_PER_KWH,
+    EarlyStop,
     EnergyParts,
     GridView,
     RequestFacts,
@@ -187,4 +190,14 @@ def build_record(
         finish_reason=facts.finish_reason,
         basis=grid.basis,
         uncertainty_ratio=uncertainty_ratio,
+        early_stop=_priced(facts, energy_j - prefill_j),
     )
+
+
+def _priced(facts: RequestFacts, decode_j: float) -> EarlyStop | None:
+    """The early stop with what it saved, at what the request's own tokens took so far."""
+    stop = facts.early_stop
+    if stop is None:
+        return None
+    token_j = decode_j / max(facts.output_tokens, 1)
+    return msgspec.structs.replace(stop, saved_j=stop.saved_tokens * token_j)

@@ -196,6 +196,38 @@ _SPECS = (
         "share (estimated; averaged over all its decisions).",
         ("family",),
     ),
+    MetricSpec(
+        "greenserve_early_stops_total",
+        "counter",
+        "Settled requests that an exit policy ended, by the reason their clients saw.",
+        ("policy", "reason"),
+    ),
+    MetricSpec(
+        "greenserve_early_stop_tokens_saved_total",
+        "counter",
+        "Tokens between early stops and the clients' own limits (estimated: an upper bound, since "
+        "an answer may end by itself).",
+        ("policy", "reason"),
+    ),
+    MetricSpec(
+        "greenserve_early_stop_joules_saved_total",
+        "counter",
+        "Energy at the device of those tokens (estimated at what each request's own tokens took). "
+        "Part of no other sum.",
+        ("policy", "reason"),
+    ),
+    MetricSpec(
+        "greenserve_shadow_early_stops_total",
+        "counter",
+        "Settled requests that an exit policy in shadow would have ended.",
+        ("policy", "reason"),
+    ),
+    MetricSpec(
+        "greenserve_shadow_early_stop_tokens_total",
+        "counter",
+        "Tokens that came after the point at which it would have ended them.",
+        ("policy", "reason"),
+    ),
     # --- health
     MetricSpec("greenserve_meter_gaps_total", "counter", "Readings that the meter did not give."),
     MetricSpec(

@@ -22,7 +22,7 @@ from prometheus_client.registry import Collector
 from green_core.export.catalogue import CATALOGUE, MetricSpec
 from green_core.export.runfiles import header, metrics_path, temporary_path
 from green_core.export.text import greenserve_version, label_value
-from green_core.values import EngineInfo, IntervalRecord, RequestRecord, Settled
+from green_core.values import EarlyStop, EngineInfo, IntervalRecord, RequestRecord, Settled
 
 OTHER_TENANTS = "other"
 
@@ -272,6 +272,21 @@ class EngineMetrics:
         self.add("greenserve_tokens_total", record.output_tokens, phase="decode")
         self.add("greenserve_tokens_total", record.cached_tokens, phase="cached")
         self.observe("greenserve_energy_per_request_joules", record.energy_j, urgency=urgency)
+        if record.early_stop is not None:
+            self._count_stop(record.early_stop)
+
+    def _count_stop(self, stop: EarlyStop) -> None:
+        policy, reason, tokens = stop.policy, stop.reason, stop.saved_tokens
+        if stop.shadow:
+            self.add("greenserve_shadow_early_stops_total", policy=policy, reason=reason)
+            name = "greenserve_shadow_early_stop_tokens_total"
+            self.add(name, tokens, policy=policy, reason=reason)
+            return
+        self.add("greenserve_early_stops_total", policy=policy, reason=reason)
+        name = "greenserve_early_stop_tokens_saved_total"
+        self.add(name, tokens, policy=policy, reason=reason)
+        name = "greenserve_early_stop_joules_saved_total"
+        self._gain(name, stop.saved_j, policy=policy, reason=reason)
 
     def _count_interval(self, interval: IntervalRecord) -> None:
         idle_j = interval.idle_j

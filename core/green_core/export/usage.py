@@ -15,7 +15,8 @@ def usage_payload(records: Sequence[RequestRecord]) -> dict[str, Any]:
 
     Energy and carbon add up; the wait is the longest; the intensity is weighted by energy; the
     answer is settled once each of its requests is. ``uncertainty_ratio`` is the largest, and is
-    left out where that of any request is not known. Numbers carry six significant digits.
+    left out where that of any request is not known. ``stopped_early`` is there where a policy
+    ended any of them, with the sum of what that saved. Numbers carry six significant digits.
     ``records`` must not be empty (``ValueError``).
     """
     if not records:
@@ -35,6 +36,14 @@ def usage_payload(records: Sequence[RequestRecord]) -> dict[str, Any]:
     known = [r.uncertainty_ratio for r in records if r.uncertainty_ratio is not None]
     if len(known) == len(records):
         payload["uncertainty_ratio"] = _rounded(max(known))
+    stops = [r.early_stop for r in records if r.early_stop and not r.early_stop.shadow]
+    if stops:
+        payload["stopped_early"] = {
+            "reason": _joined(stop.reason for stop in stops),
+            "saved_tokens": sum(stop.saved_tokens for stop in stops),
+            "saved_j": _rounded(sum(stop.saved_j for stop in stops)),
+            "method": "estimated:max_tokens",
+        }
     return payload
 
 

@@ -19,6 +19,7 @@ from green_core.values import (
     EngineInfo,
     GridView,
     IntervalRecord,
+    Progress,
     QueueView,
     RequestFacts,
     RequestRecord,
@@ -107,6 +108,20 @@ def grid_view(intensity_g_per_kwh: float = 400.0, **changes: Any) -> GridView:
         source="test",
         is_estimate=False,
         state=CarbonConfig().state(intensity_g_per_kwh),
+    )
+    return replace(view, **changes)
+
+
+def progress(**changes: Any) -> Progress:
+    """Sixty tokens of a greedy answer, no two alike, each of them likely."""
+    view = Progress(
+        request_id="request",
+        output_tokens=60,
+        min_tokens=0,
+        max_tokens=500,
+        temperature=0.0,
+        token_ids=tuple(range(60)),
+        logprobs=(-0.5,) * 60,
     )
     return replace(view, **changes)
 

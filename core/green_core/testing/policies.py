@@ -1,7 +1,7 @@
 """Scripted policies: they answer what a test says, also what no policy should answer.
 
-``ScriptedPolicy(hold_forever)`` is a plugin of the admission and the batch family; a config names
-it like any other.
+``ScriptedPolicy(hold_forever)`` is a plugin of the admission and the batch family,
+``ScriptedExit(stop_after(40))`` one of the exit family; a config names them like any other.
 """
 
 from __future__ import annotations
@@ -13,7 +13,18 @@ from typing import Any
 
 from green_core.config import GreenConfig
 from green_core.spec import hookimpl
-from green_core.values import Admission, Admit, BatchPlan, GridView, Hold, QueueView, Refuse
+from green_core.values import (
+    Admission,
+    Admit,
+    BatchPlan,
+    ExitNeeds,
+    ExitReason,
+    GridView,
+    Hold,
+    Progress,
+    QueueView,
+    Refuse,
+)
 
 Rule = Callable[[Any, GridView], Any]
 
@@ -38,6 +49,32 @@ class ScriptedPolicy:
     def _decide(self, view: Any, grid: GridView) -> Any:
         self.views.append(view)
         return self.rule(view, grid)
+
+
+class ScriptedExit:
+    """An exit policy that answers by ``rule``; ``views`` are all it was shown."""
+
+    def __init__(self, rule: Callable[[Progress], Any], needs: ExitNeeds | None = None) -> None:
+        self.rule = rule
+        self.needs = needs or ExitNeeds(every_tokens=5)
+        self.views: list[Progress] = []
+
+    @hookimpl
+    def green_exit_policy(self, config: GreenConfig, params: Mapping[str, Any]) -> ScriptedExit:
+        """Serve as exit policy."""
+        return self
+
+    def __call__(self, progress: Progress) -> Any:
+        """Judge one look."""
+        self.views.append(progress)
+        return self.rule(progress)
+
+
+def stop_after(tokens: int) -> Callable[[Progress], ExitReason | None]:
+    """Stop every answer that has so many tokens."""
+    return lambda progress: (
+        ExitReason("green:scripted") if progress.output_tokens >= tokens else None
+    )
 
 
 def admit(view: Any, grid: GridView) -> Admission:

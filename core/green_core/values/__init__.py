@@ -7,6 +7,7 @@ the device ("IT energy", before PUE). Carbon intensity is in gCO2e/kWh.
 
 from green_core.values.accounting import (
     JOULES_PER_KWH,
+    EarlyStop,
     EnergyParts,
     EngineInfo,
     IntervalRecord,
@@ -25,10 +26,12 @@ from green_core.values.grid import (
     SignalKind,
 )
 from green_core.values.levers import (
+    STOP_PREFIX,
     CacheEntry,
     CachePolicy,
     CacheQuota,
     EvictionKey,
+    ExitNeeds,
     ExitPolicy,
     ExitReason,
     KVPlan,
@@ -57,6 +60,7 @@ from green_core.values.serving import (
 
 __all__ = [
     "JOULES_PER_KWH",
+    "STOP_PREFIX",
     "URGENCIES",
     "Admission",
     "AdmissionPolicy",
@@ -67,9 +71,11 @@ __all__ = [
     "CacheEntry",
     "CachePolicy",
     "CacheQuota",
+    "EarlyStop",
     "EnergyParts",
     "EngineInfo",
     "EvictionKey",
+    "ExitNeeds",
     "ExitPolicy",
     "ExitReason",
     "ForecastPoint",

@@ -30,6 +30,21 @@ class EnergyParts(msgspec.Struct, frozen=True):
         return self.compute_j + self.memory_j + self.idle_j
 
 
+class EarlyStop(msgspec.Struct, frozen=True):
+    """An answer that an exit policy ended (``shadow``: would have ended) before its limit.
+
+    ``saved_tokens`` are those up to the client's own limit, which the answer need not have
+    reached, and 0 where the client named none. In shadow they are those that came after all.
+    ``saved_j`` is an estimate: as many joules as that many of this request's tokens took.
+    """
+
+    policy: str
+    reason: str
+    saved_tokens: int
+    saved_j: float = 0.0
+    shadow: bool = False
+
+
 class RequestFacts(msgspec.Struct, frozen=True):
     """What an adapter knows of a request when it ends. ``wait_s`` is arrival to first scheduled
     (``held_s`` of it was ours); ``cached_tokens`` of the prompt were not recomputed.
@@ -46,6 +61,7 @@ class RequestFacts(msgspec.Struct, frozen=True):
     cached_tokens: int
     output_tokens: int
     finish_reason: str
+    early_stop: EarlyStop | None = None
 
 
 class RequestRecord(msgspec.Struct, frozen=True):
@@ -84,6 +100,7 @@ class RequestRecord(msgspec.Struct, frozen=True):
     finish_reason: str
     basis: Basis = "unknown"
     uncertainty_ratio: float | None = None
+    early_stop: EarlyStop | None = None
 
     @property
     def carbon_g(self) -> float:

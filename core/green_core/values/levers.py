@@ -8,7 +8,7 @@ from typing import TypeAlias
 import msgspec
 
 from green_core.values.grid import GridView
-from green_core.values.serving import RequestView
+from green_core.values.serving import RequestView, Urgency
 
 
 class PoolView(msgspec.Struct, frozen=True):
@@ -50,7 +50,12 @@ class KVPlan(msgspec.Struct, frozen=True):
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """Committed output of one request; ``logprobs`` of the newest tokens, oldest first."""
+    """Committed output of one request, outside any reasoning block.
+
+    ``token_ids`` and ``logprobs`` (nats) are those of the newest tokens, oldest first; either may
+    be shorter than asked for. ``temperature`` is what the logprobs were not divided by yet: the
+    sampling temperature, or 1.0 where the engine gives them as sampled.
+    """
 
     request_id: str
     output_tokens: int
@@ -61,10 +66,27 @@ class Progress(msgspec.Struct, frozen=True):
     logprobs: tuple[float, ...]
 
 
+STOP_PREFIX = "green:"
+
+
 class ExitReason(msgspec.Struct, frozen=True):
-    """Stop here; ``stop_reason`` is what the client sees."""
+    """Stop here; ``stop_reason`` is what the client sees. It begins with :data:`STOP_PREFIX`."""
 
     stop_reason: str
+
+
+class ExitNeeds(msgspec.Struct, frozen=True):
+    """What an exit policy wants to see; it stands in the policy's attribute ``needs``.
+
+    A request is looked at every ``every_tokens``, and its newest ``window_tokens`` are shown.
+    ``logprobs``: theirs too, which the engine then has to compute. ``classes`` may be stopped
+    without a mark of their own.
+    """
+
+    every_tokens: int = 20
+    window_tokens: int = 128
+    logprobs: bool = False
+    classes: tuple[Urgency, ...] = ()
 
 
 class LoadView(msgspec.Struct, frozen=True):

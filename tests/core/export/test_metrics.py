@@ -17,7 +17,7 @@ from green_core.export.collector import GreenCollector
 from green_core.export.prometheus import OTHER_TENANTS, EngineMetrics
 from green_core.export.text import LABEL_MAX_CHARS, label_value
 from green_core.testing.builders import interval_record
-from green_core.values import Settled
+from green_core.values import EarlyStop, Settled
 
 REQUEST_J = "greenserve_request_energy_joules_total"
 
@@ -238,3 +238,16 @@ def test_rendering_while_others_count_loses_nothing(metrics):
     for thread in threads:
         thread.join()
     assert sum(samples(metrics, "greenserve_holds_released_total").values()) == 900
+
+
+def test_early_stops_are_counted_with_what_they_saved_and_apart_in_shadow(metrics, make_record):
+    labels = {"policy": "token_stop", "reason": "green:repetition"}
+    stop = EarlyStop(saved_tokens=100, saved_j=2.0, **labels)
+    shadow = EarlyStop(saved_tokens=70, saved_j=9.0, shadow=True, **labels)
+    stops = (stop, stop, shadow, None)
+    metrics.settled(Settled(tuple(make_record(early_stop=stop) for stop in stops)))
+    assert one(metrics, "greenserve_early_stops_total", **labels) == 2
+    assert one(metrics, "greenserve_early_stop_tokens_saved_total", **labels) == 200
+    assert one(metrics, "greenserve_early_stop_joules_saved_total", **labels) == 4.0
+    assert one(metrics, "greenserve_shadow_early_stops_total", **labels) == 1
+    assert one(metrics, "greenserve_shadow_early_stop_tokens_total", **labels) == 70

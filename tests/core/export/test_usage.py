@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from green_core.export.usage import from_wire, to_wire, usage_payload
+from green_core.values import EarlyStop
 
 
 def test_an_answer_of_one_request_says_what_its_record_says(make_record):
@@ -92,3 +93,20 @@ def test_an_error_nobody_states_is_left_out(make_record):
     known, unknown = make_record(uncertainty_ratio=0.1), make_record(uncertainty_ratio=None)
     assert usage_payload([known, make_record()])["uncertainty_ratio"] == 0.1
     assert "uncertainty_ratio" not in usage_payload([known, unknown])
+
+
+def test_early_stops_add_up_and_those_in_shadow_are_not_shown(make_record):
+    loop = EarlyStop("token_stop", "green:repetition", 100, 2.0)
+    noise = EarlyStop("token_stop", "green:low_confidence", 50, 1.0)
+    shadow = EarlyStop("token_stop", "green:repetition", 70, 9.0, shadow=True)
+    stops = [loop, noise, shadow, None]
+    payload = usage_payload([make_record(early_stop=stop) for stop in stops])
+    assert payload["stopped_early"] == {
+        "reason": "green:repetition+green:low_confidence",
+        "saved_tokens": 150,
+        "saved_j": 3.0,
+        "method": "estimated:max_tokens",
+    }
+    assert "stopped_early" not in usage_payload([make_record(early_stop=shadow)])
+    record = make_record(early_stop=loop)
+    assert from_wire(json.loads(json.dumps(to_wire(record)))) == record

@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
+import numpy as np
+
 import vllm_green.engine
 from green_core.activation import activate, deactivate
 from green_core.marks import WIRE_KEY
@@ -39,13 +41,16 @@ with warnings.catch_warnings(action="ignore"):  # the engine's own, while it is 
     from vllm.v1.core.sched.async_scheduler import AsyncScheduler
     from vllm.v1.core.sched.scheduler import Scheduler
     from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
-    from vllm.v1.outputs import ModelRunnerOutput
+    from vllm.v1.outputs import LogprobsLists, ModelRunnerOutput
     from vllm.v1.request import Request
     from vllm.v1.structured_output import StructuredOutputManager
 
 BLOCK = 16
 TOKEN, STOP_TOKEN = 7, 9
-STOP_AFTER = "scripted_stop_after"  # read by the scripted model
+# Read by the scripted model among a request's extra arguments.
+STOP_AFTER = "scripted_stop_after"
+VARIED = "scripted_varied"  # no two tokens alike
+LOGPROB = "scripted_logprob"  # of every token
 init_none_hash(sha256)
 _hasher = get_request_block_hasher(BLOCK, sha256)
 
@@ -61,6 +66,7 @@ def make_scheduler(
     clock: ScriptedClock | None = None,
     parallel: ParallelConfig | None = None,
     base: type | None = None,
+    logprobs_mode: Any = "raw_logprobs",
     **scheduler_options: Any,
 ) -> Any:
     """A scheduler of the stock class or of the green one; its runtime is in ``.green``.
@@ -68,7 +74,11 @@ def make_scheduler(
     ``plugins`` and ``clock`` are given to that runtime. ``base`` stands for ``--scheduler-cls``.
     """
     model_config = ModelConfig(
-        model=os.environ["GREENSERVE_TEST_MODEL"], dtype="float32", max_model_len=1024, seed=0
+        model=os.environ["GREENSERVE_TEST_MODEL"],
+        dtype="float32",
+        max_model_len=1024,
+        seed=0,
+        logprobs_mode=logprobs_mode,
     )
     scheduler_config = SchedulerConfig(
         max_num_seqs=max_seqs,
@@ -143,6 +153,7 @@ def make_request(
     tokens the model ends the answer.
     """
     extra = {**(extra or {}), **({WIRE_KEY: marks} if marks else {})} or None
+    sampling.setdefault("ignore_eos", True)
     if stop_after is not None:
         sampling["stop_token_ids"] = [STOP_TOKEN]
         extra = {**(extra or {}), STOP_AFTER: stop_after}
@@ -151,7 +162,7 @@ def make_request(
         prompt_token_ids=tokens(request_id, prompt) if isinstance(prompt, int) else list(prompt),
         sampling_params=None
         if pooling
-        else SamplingParams(max_tokens=max_tokens, ignore_eos=True, extra_args=extra, **sampling),
+        else SamplingParams(max_tokens=max_tokens, extra_args=extra, **sampling),
         pooling_params=PoolingParams(task="embed", extra_kwargs=extra) if pooling else None,
         arrival_time=arrival_s,
         block_hasher=_hasher,
@@ -168,18 +179,19 @@ def tokens(seed: str, count: int) -> list[int]:
 def answer(scheduler: Any, output: Any) -> ModelRunnerOutput:
     """What a model would answer to a scheduled step."""
     ids = list(output.num_scheduled_tokens)
-    sampled, pooled = [], []
+    sampled, pooled, logprobs = [], [], []
     for request_id in ids:
         request = scheduler.requests.get(request_id)
         done = request is not None and request.num_computed_tokens >= request.num_prompt_tokens
         pooling = request is not None and request.pooling_params is not None
         sampled.append([_next_token(request)] if done and not pooling else [])
         pooled.append(torch.zeros(4) if done and pooling else None)
+        logprobs.append(_logprob(request))
     return ModelRunnerOutput(
         req_ids=ids,
         req_id_to_index={request_id: index for index, request_id in enumerate(ids)},
         sampled_token_ids=sampled,
-        logprobs=None,
+        logprobs=_lists(logprobs),
         prompt_logprobs_dict={},
         pooler_output=pooled,
     )
@@ -187,7 +199,25 @@ def answer(scheduler: Any, output: Any) -> ModelRunnerOutput:
 
 def _next_token(request: Request) -> int:
     extra = request.sampling_params.extra_args or {}
-    return STOP_TOKEN if request.num_output_tokens + 1 == extra.get(STOP_AFTER) else TOKEN
+    if request.num_output_tokens + 1 == extra.get(STOP_AFTER):
+        return STOP_TOKEN
+    return 100 + request.num_output_tokens if extra.get(VARIED) else TOKEN
+
+
+def _logprob(request: Request | None) -> float | None:
+    """As the model's runner: for the requests that ask for it, and only for them."""
+    params = None if request is None else request.sampling_params
+    if params is None or params.num_logprobs is None:
+        return None
+    return float((params.extra_args or {}).get(LOGPROB, -0.5))
+
+
+def _lists(found: list[float | None]) -> LogprobsLists | None:
+    if all(value is None for value in found):
+        return None
+    values = np.array([[np.nan if value is None else value] for value in found])
+    ids = np.full(values.shape, TOKEN)
+    return LogprobsLists(ids, values, np.ones(len(found), dtype=int))
 
 
 class Loop:

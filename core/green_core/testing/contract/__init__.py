@@ -3,7 +3,7 @@
 An adapter states how its engine is driven by hand (:class:`EngineDouble`), subclasses
 :class:`AdapterContract`, and runs all groups::
 
-    class TestMyEngine(HoldingContract, DecisionContract, AccountingContract):
+    class TestMyEngine(HoldingContract, DecisionContract, ExitContract, AccountingContract):
         def start(self, config, *, plugins, clock):
             return MyEngineDouble(config, plugins, clock)
 
@@ -13,6 +13,7 @@ about queues and slots must be true of the engine itself.
 
 from green_core.testing.contract.accounting import AccountingContract
 from green_core.testing.contract.decisions import DecisionContract
+from green_core.testing.contract.exits import ExitContract
 from green_core.testing.contract.holding import HoldingContract
 from green_core.testing.contract.kit import (
     NO_MARKS,
@@ -29,6 +30,7 @@ __all__ = [
     "Answered",
     "DecisionContract",
     "EngineDouble",
+    "ExitContract",
     "HoldingContract",
     "Rig",
 ]
