@@ -125,8 +125,9 @@ def needs_of(name: str, policy: ExitPolicy) -> ExitNeeds:
     needs = getattr(policy, "needs", ExitNeeds())
     if (
         not isinstance(needs, ExitNeeds)
-        or min(needs.every_tokens, needs.window_tokens) < 1
-        or not set(needs.classes) <= set(URGENCIES)
+        or not all(isinstance(n, int) and n >= 1 for n in (needs.every_tokens, needs.window_tokens))
+        or not isinstance(needs.classes, (tuple, list))
+        or any(urgency not in URGENCIES for urgency in needs.classes)
     ):
         raise ConfigError(
             "policies.exit",

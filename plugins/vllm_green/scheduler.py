@@ -213,9 +213,9 @@ class GreenSchedulerMixin(EngineScheduler):  # type: ignore[misc]
         started = time.perf_counter()
         self._green_cost_s += stopper.take_cost_s()
         stopper.results = None
-        for client_outputs in outputs.values():
-            stopper.hide(client_outputs.outputs)
         try:
+            for client_outputs in outputs.values():
+                stopper.hide(client_outputs.outputs)
             if self._green_meter.price(scheduler_output, self._green_cost_s):
                 self._green_cost_s = 0.0
             for client_outputs in outputs.values():

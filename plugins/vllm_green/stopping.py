@@ -106,7 +106,7 @@ class Stopper:
         self.drop(request_id)
 
     def _reason(self, watch: Watch, request: Any, new_token_ids: Sequence[int]) -> str | None:
-        if watch.exits.needs.logprobs:
+        if watch.exits.needs.logprobs and request.sampling_params.num_logprobs is not None:
             self._take_logprobs(watch, request.request_id, len(new_token_ids))
         if request.num_output_tokens < watch.next_look:
             return None
@@ -131,7 +131,8 @@ class Stopper:
             self.drop(request.request_id)
             return None
         _plan_look(watch, tokens)
-        if self._still_thinks(watch, request, tokens):
+        if self._still_thinks(watch, request, tokens) or self._runtime.is_stock:
+            _forget(watch)  # what was said before that is not carried out after it
             return None
         exits = watch.exits
         if watch.key is None:
@@ -165,6 +166,7 @@ class Stopper:
         if exits is None or not exits.wants(watch.account.urgency, watch.asked):
             return False
         watch.exits, watch.key = exits, None
+        watch.logprobs.clear()  # the last policy may have left gaps
         return True
 
     def _still_thinks(self, watch: Watch, request: Any, tokens: int) -> bool:
@@ -191,8 +193,8 @@ class Stopper:
     def drop(self, request_id: str) -> None:
         """Look at a request no more. Its logprobs go on being hidden while it runs."""
         watch = self._watches.pop(request_id, None)
-        if watch is not None and watch.key is not None:
-            watch.exits.end(watch.key)
+        if watch is not None:
+            _forget(watch)
 
     def close(self, request_id: str) -> None:
         """The request has ended without an output of its own."""
@@ -214,6 +216,12 @@ def end_here(request: Any, reason: str) -> None:
 
     request.status = RequestStatus.FINISHED_STOPPED
     request.stop_reason = reason
+
+
+def _forget(watch: Watch) -> None:
+    if watch.key is not None:
+        watch.exits.end(watch.key)
+        watch.key = None
 
 
 def _plan_look(watch: Watch, tokens: int) -> None:

@@ -103,7 +103,18 @@ def test_who_is_looked_at_is_said_by_the_client_then_by_the_class():
     desk.guard.close()
 
 
-@pytest.mark.parametrize("needs", ["much", ExitNeeds(every_tokens=0), ExitNeeds(window_tokens=0)])
+@pytest.mark.parametrize(
+    "needs",
+    [
+        "much",
+        ExitNeeds(every_tokens=0),
+        ExitNeeds(window_tokens=0),
+        ExitNeeds(every_tokens=2.5),  # type: ignore[arg-type]
+        ExitNeeds(window_tokens="5"),  # type: ignore[arg-type]
+        ExitNeeds(classes=None),  # type: ignore[arg-type]
+        ExitNeeds(classes=("rush",)),  # type: ignore[arg-type]
+    ],
+)
 def test_needs_that_make_no_sense_stop_the_start(needs):
     with pytest.raises(ConfigError, match=r"policies\.exit"):
         needs_of("scripted", ScriptedExit(stop_after(1), needs))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -19,8 +19,10 @@ from vllm.v1.core.sched.utils import check_sequence_repetition
 from vllm.v1.outputs import LogprobsLists
 
 from green_core import ConfigError, ExitNeeds
+from green_core.activation import run_dir
 from green_core.exits import Exits
 from green_core.policies.token_stop import TokenStop, ends_in_loop
+from green_core.switch import set_off
 from green_core.testing.policies import ScriptedExit, stop_after
 from vllm_green.stopping import Stopper
 from vllm_green.thinking import Thinking
@@ -44,6 +46,13 @@ def run(loop: Loop) -> None:
     """Step until idle, no faster than a small model would."""
     while loop.step():
         time.sleep(0.003)
+
+
+def until(true: Callable[[], object]) -> None:
+    give_up_s = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < give_up_s
+        time.sleep(0.002)
 
 
 def asking(request_id: str, **kwargs: Any) -> Any:
@@ -210,6 +219,60 @@ def test_what_runs_follows_an_edited_config() -> None:
         assert len(loop.text("s")) == 60
 
 
+def test_a_verdict_from_before_the_switch_was_turned_off_is_not_carried_out() -> None:
+    """Nor after it is turned on again: the request is looked at anew."""
+    policy = ScriptedExit(stop_after(1))
+    with green_scheduler({"policies.exit": "mine"}, plugins={"mine": policy}) as scheduler:
+        scheduler.add_request(asking("r", max_tokens=60))
+        loop, runtime = Loop(scheduler), scheduler.green
+        while scheduler.requests["r"].num_output_tokens < 6:
+            loop.step()
+        key = scheduler._green_stopper._watches["r"].key
+        until(lambda: key in runtime.exits.guard._latest)
+        policy.rule = lambda view: None
+        set_off(None, True, run_dir=run_dir())
+        until(lambda: runtime.is_stock)
+        while scheduler.requests["r"].num_output_tokens < 20:
+            loop.step()
+        set_off(None, False, run_dir=run_dir())
+        until(lambda: not runtime.is_stock)
+        run(loop)
+        assert stopped(SimpleNamespace(loop=loop), "r") == ("length", None, 60)
+
+
+def test_log_probabilities_with_gaps_are_never_shown_for_the_newest() -> None:
+    """A policy that needs them takes over from one that does not: the request has none computed."""
+    first = ScriptedExit(lambda view: None)
+    second = ScriptedExit(lambda view: None, ExitNeeds(every_tokens=5, logprobs=True))
+    with green_scheduler({"policies.exit": "mine"}, plugins={"mine": first}) as scheduler:
+        scheduler.add_request(asking("r", max_tokens=60))
+        loop, decisions = Loop(scheduler), scheduler.green._decisions
+        for _ in range(10):
+            loop.step()
+        decisions.exits = Exits(
+            "other",
+            second,
+            shadow=False,
+            budget_s=5.0,
+            is_stock=lambda: False,
+            on_trip=lambda reason: None,
+        )
+        # With it the engine's rows hold values of every request.
+        scheduler.add_request(asking("other", max_tokens=20, logprobs=1))
+        run(loop)
+        decisions.exits.guard.close()
+        shown = {view.request_id: view.logprobs for view in second.views}
+        assert len(shown["other"]) > 0
+        assert all(view.logprobs == () for view in second.views if view.request_id == "r")
+
+
+def test_a_fault_while_hiding_reaches_no_engine_and_loses_no_output(bench: Any) -> None:
+    bench.scheduler.add_request(asking("r", max_tokens=30))
+    with mock.patch.object(bench.scheduler._green_stopper, "hide", side_effect=RuntimeError):
+        bench.run()
+    assert stopped(bench, "r") == ("length", None, 30)
+
+
 def test_of_several_tokens_a_step_each_has_its_own_log_probability() -> None:
     """Speculative decoding: rows are found by where a request's tokens begin."""
     policy = ScriptedExit(stop_after(900), ExitNeeds(every_tokens=1, logprobs=True))
@@ -301,3 +364,21 @@ def test_nobody_is_stopped_inside_a_reasoning_block_and_nothing_in_it_is_shown(b
     assert stopped(bench, "r") == ("length", None, 300)
     assert not seen
     assert bench.loop.text("r") == [TOKEN] * 300
+
+
+def test_what_was_said_before_a_reasoning_block_is_not_carried_out_after_it() -> None:
+    policy = ScriptedExit(lambda view: stop_after(1)(view) if view.output_tokens == 5 else None)
+    with green_scheduler({"policies.exit": "mine"}, plugins={"mine": policy}) as scheduler:
+        stopper: Any = scheduler._green_stopper
+        stopper._thinking = SimpleNamespace(
+            at_start=lambda prompt: False,
+            after=lambda inside, output, fresh: 6 <= len(output) <= 12,
+        )
+        scheduler.add_request(asking("r", max_tokens=60))
+        loop = Loop(scheduler)
+        while scheduler.requests["r"].num_output_tokens < 6:
+            loop.step()
+        key = stopper._watches["r"].key
+        until(lambda: key in scheduler.green.exits.guard._latest)
+        run(loop)
+        assert stopped(SimpleNamespace(loop=loop), "r") == ("length", None, 60)
