@@ -175,7 +175,7 @@ class Stopper:
         fresh = request.output_token_ids[watch.seen :]
         watch.seen = tokens
         watch.thinks = self._thinking.after(before, request.output_token_ids, fresh)
-        if before or watch.thinks:
+        if before or watch.thinks or self._thinking.opens(fresh):
             watch.begins = tokens
             watch.logprobs.clear()
             return True

@@ -32,10 +32,13 @@ class Thinking:
             return not self._parser.is_reasoning_end(prompt)
         return self._opened_last(prompt)
 
+    def opens(self, fresh: Sequence[int]) -> bool:
+        """Whether a block begins in ``fresh``, be it closed again in there or not."""
+        return self._start is not None and self._start in fresh
+
     def after(self, inside: bool, output: Sequence[int], fresh: Sequence[int]) -> bool:
         """Whether it is inside one after ``fresh``, the newest tokens of ``output``."""
-        inside = inside or (self._start is not None and self._start in fresh)
-        if not inside:
+        if not (inside or self.opens(fresh)):
             return False
         if self._parser is not None:
             return not self._parser.is_reasoning_end_streaming(output, fresh)

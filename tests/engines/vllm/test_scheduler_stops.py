@@ -373,6 +373,7 @@ def test_what_was_said_before_a_reasoning_block_is_not_carried_out_after_it() ->
         stopper._thinking = SimpleNamespace(
             at_start=lambda prompt: False,
             after=lambda inside, output, fresh: 6 <= len(output) <= 12,
+            opens=lambda fresh: False,
         )
         scheduler.add_request(asking("r", max_tokens=60))
         loop = Loop(scheduler)
@@ -382,3 +383,14 @@ def test_what_was_said_before_a_reasoning_block_is_not_carried_out_after_it() ->
         until(lambda: key in scheduler.green.exits.guard._latest)
         run(loop)
         assert stopped(SimpleNamespace(loop=loop), "r") == ("length", None, 60)
+
+
+def test_a_reasoning_block_between_two_looks_is_never_shown() -> None:
+    policy = ScriptedExit(lambda view: None)
+    with green_scheduler({"policies.exit": "mine"}, plugins={"mine": policy}) as scheduler:
+        thinking = Thinking(manager(None, think=TOKEN, done=DONE))  # every token opens a block
+        thinking.after = lambda inside, output, fresh: False  # and each is closed again
+        scheduler._green_stopper._thinking = thinking
+        scheduler.add_request(asking("r", max_tokens=30))
+        run(Loop(scheduler))
+        assert scheduler.green.exits.report().calls == 0
