@@ -31,6 +31,11 @@ class FileLock:
         self.path = path
         self._descriptor: int | None = None
 
+    @property
+    def is_held(self) -> bool:
+        """Whether this object holds the lock."""
+        return self._descriptor is not None
+
     def acquire(self, *, wait_s: float = 0.0) -> bool:
         """Take the lock; false when another process (or object) kept it for ``wait_s``.
 

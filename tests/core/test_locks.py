@@ -36,7 +36,7 @@ def test_a_lock_is_held_by_one_at_a_time(tmp_path):
     first.release()
     first.release()
     assert second.acquire()
-    assert not first.acquire()
+    assert (first.is_held, second.is_held) == (False, True)
     second.release()
 
 
